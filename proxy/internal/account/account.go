@@ -1,0 +1,91 @@
+// Package account knows the accounts of the pool: which one may take a turn,
+// which one does, and for how long one is left alone.
+//
+// What is decided (Pick, refuse, ResetHint) is pure; Registry adds the lock, the
+// live counters and the waiting.
+package account
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/causeway-dev/causeway/api/bundle"
+)
+
+// Account is what a turn needs to know of the account it runs on. It does not
+// change during a lease, whatever happens to the configuration meanwhile.
+type Account struct {
+	Name string
+	// Kind is bundle.KindAPIKey or bundle.KindOAuth.
+	Kind string
+	// MaxConcurrent bounds live turns; 0 = unlimited.
+	MaxConcurrent int
+	Credential    bundle.Credential
+}
+
+// String names the account, so that a careless %v prints no credential.
+func (a Account) String() string { return a.Name }
+
+// GoString is String, for %#v.
+func (a Account) GoString() string { return a.Name }
+
+// LogValue is String, for slog.
+func (a Account) LogValue() slog.Value { return slog.StringValue(a.Name) }
+
+// Want says which account a turn asks for.
+type Want struct {
+	// Model that the account must allow; empty = any account will do.
+	Model string
+	// Only this account will do, because what the turn builds on lives there;
+	// empty = no such bond.
+	Only string
+	// Prefer this account if it is usable and has room.
+	Prefer string
+	// Exclude accounts that this turn has tried.
+	Exclude []string
+}
+
+// States of an account, as in AccountPool.status.accounts.
+const (
+	Usable         = "Usable"
+	CoolingDown    = "CoolingDown"
+	QuotaExhausted = "QuotaExhausted"
+	ReauthRequired = "ReauthRequired"
+	Disabled       = "Disabled"
+	Draining       = "Draining"
+	Unknown        = "Unknown"
+)
+
+// AllStates lists the states, for metrics that show each of them.
+func AllStates() []string {
+	return []string{Usable, CoolingDown, QuotaExhausted, ReauthRequired, Disabled, Draining, Unknown}
+}
+
+// Reasons of cool-downs. ReasonQuotaExhausted shows as the state QuotaExhausted,
+// ReasonAuthRejected as ReauthRequired, all others as CoolingDown.
+const (
+	ReasonRateLimited    = "RateLimited"
+	ReasonQuotaExhausted = "QuotaExhausted"
+	ReasonAuthRejected   = "AuthRejected"
+	ReasonConnectFailed  = "ConnectFailed"
+	// ReasonNoCredential is why an account is Unknown; it is no cool-down.
+	ReasonNoCredential = "NoCredential"
+)
+
+// MaxCoolDown bounds every cool-down, so that none is a latch without exit. The
+// longest quota window of the providers is a week.
+const MaxCoolDown = 7 * 24 * time.Hour
+
+// State is what reports and metrics show of an account.
+type State struct {
+	Name string
+	Kind string
+	// State is one of the states of this package.
+	State string
+	// Reason is empty for a usable account.
+	Reason string
+	// Until is the end of the cool-down; zero = not bound to a time.
+	Until time.Time
+	// Inflight counts live turns.
+	Inflight int
+}
