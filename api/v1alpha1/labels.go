@@ -1,0 +1,77 @@
+package v1alpha1
+
+// Prefix of all labels and annotations of ours; users may not set such keys on
+// pods and Services.
+const Prefix = GroupName + "/"
+
+// AppPrefix is the prefix of the recommended Kubernetes labels, which the
+// operator sets on everything it makes.
+const AppPrefix = "app.kubernetes.io/"
+
+// Labels that the operator sets on what it makes. Selectors use AppName,
+// AppInstance, AppComponent and LabelSlot only.
+const (
+	AppName      = AppPrefix + "name"
+	AppInstance  = AppPrefix + "instance"
+	AppComponent = AppPrefix + "component"
+	AppManagedBy = AppPrefix + "managed-by"
+	AppPartOf    = AppPrefix + "part-of"
+	AppVersion   = AppPrefix + "version"
+
+	// LabelPolicy is the name of the BridgePolicy an object belongs to.
+	LabelPolicy = Prefix + "policy"
+	// LabelSlot is the slot of a Deployment, its pods and their BridgeReplicas.
+	LabelSlot = Prefix + "slot"
+	// LabelPool is the name of the AccountPool an object belongs to.
+	LabelPool = Prefix + "pool"
+)
+
+// Values of the App labels.
+const (
+	AppNameValue        = "causeway"
+	AppComponentProxy   = "proxy"
+	AppManagedByValue   = "causeway-operator"
+	AppPartOfValue      = "causeway"
+	FieldOwnerSlots     = "causeway-slots"
+	FieldOwnerReplicas  = "causeway-replicas"
+	FieldOwnerRoute     = "causeway-route"
+	FieldOwnerConfig    = "causeway-config"
+	FieldOwnerAccess    = "causeway-access"
+	FieldOwnerActivate  = "causeway-activation"
+	FieldOwnerStatus    = "causeway-status"
+	FieldOwnerReplicaOb = "causeway-replica-objects"
+)
+
+// Annotations on objects that the operator makes.
+const (
+	// AnnotationRevision is the revision of a slot's Deployment.
+	AnnotationRevision = Prefix + "revision"
+	// AnnotationHashVersion is the version of the algorithm behind AnnotationRevision.
+	AnnotationHashVersion = Prefix + "hash-version"
+	// AnnotationConfigHash is the hash of the bundle a ConfigMap holds.
+	AnnotationConfigHash = Prefix + "config-hash"
+	// AnnotationCredentialsHash is the hash of the credentials document; on a
+	// pod it makes the kubelet sync the mounted Secret at once.
+	AnnotationCredentialsHash = Prefix + "credentials-hash"
+	// AnnotationPromotedAt is when the slot became active, RFC 3339.
+	AnnotationPromotedAt = Prefix + "promoted-at"
+	// AnnotationStartedAt is when a rollout step began, RFC 3339.
+	AnnotationStartedAt = Prefix + "started-at"
+	// AnnotationFailedRevision is a revision that is not tried again.
+	AnnotationFailedRevision = Prefix + "failed-revision"
+	// AnnotationEpoch, on the activation Lease, is the fencing epoch.
+	AnnotationEpoch = Prefix + "epoch"
+	// AnnotationNextHolder, on the activation Lease, is the slot that shall take over.
+	AnnotationNextHolder = Prefix + "next-holder"
+)
+
+// Annotations that a user sets on a BridgePolicy. The value names its target, so
+// that a stale annotation does nothing; the operator never removes one.
+const (
+	AnnotationPromote       = Prefix + "promote"
+	AnnotationAbort         = Prefix + "abort"
+	AnnotationRollbackTo    = Prefix + "rollback-to"
+	AnnotationRestartedAt   = Prefix + "restarted-at"
+	AnnotationResetCircuits = Prefix + "reset-circuits"
+	AnnotationCutDrain      = Prefix + "cut-drain"
+)
