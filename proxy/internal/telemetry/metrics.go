@@ -29,6 +29,7 @@ type Metrics struct {
 	reloads    *prometheus.CounterVec
 	reports    *prometheus.CounterVec
 	truncated  prometheus.Counter
+	unmatched  prometheus.Counter
 	streams    prometheus.Gauge
 	// Resolved once: bytes are counted for each event of each stream.
 	upstreamBytes, clientBytes [2]prometheus.Counter
@@ -46,6 +47,7 @@ func NewMetrics(version string) *Metrics {
 		reloads:    counters("config_reloads_total", "Configurations read after the first.", "result"),
 		reports:    counters("reports_total", "Writes of the pod's BridgeReplica.", "result"),
 		truncated:  prometheus.NewCounter(options("truncated_total", "Streams that ended without a terminal event of the upstream.")),
+		unmatched:  prometheus.NewCounter(options("unmatched_events_total", "Events of upstreams that belonged to no turn and reached nobody.")),
 		streams:    prometheus.NewGauge(prometheus.GaugeOpts(options("streams_open", "Streams to clients that are open."))),
 	}
 	upstream := counters("upstream_bytes_total", "Payload bytes exchanged with upstreams.", "direction")
@@ -56,7 +58,7 @@ func NewMetrics(version string) *Metrics {
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts(options("build_info", "Always 1; the label is the version.")), []string{"version"})
 	build.WithLabelValues(version).Set(1)
-	m.registry.MustRegister(m.requests, m.duration, m.firstEvent, m.attempts, m.reloads, m.reports, m.truncated, m.streams,
+	m.registry.MustRegister(m.requests, m.duration, m.firstEvent, m.attempts, m.reloads, m.reports, m.truncated, m.unmatched, m.streams,
 		upstream, client, build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -105,6 +107,9 @@ func (m *Metrics) StreamOpened() { m.streams.Inc() }
 
 // StreamClosed ends what StreamOpened began.
 func (m *Metrics) StreamClosed() { m.streams.Dec() }
+
+// Unmatched counts an upstream event that belongs to no turn.
+func (m *Metrics) Unmatched() { m.unmatched.Inc() }
 
 // Truncated counts a stream that the upstream left without a terminal event.
 func (m *Metrics) Truncated() { m.truncated.Inc() }

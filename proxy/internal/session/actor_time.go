@@ -1,0 +1,167 @@
+package session
+
+import "time"
+
+// arm sets the timer to the next moment at which something is due. It is not
+// called for each event: events only move deadlines back, and a timer that fires
+// early just looks again.
+func (a *actor) arm() {
+	next := a.nextDue()
+	if !a.armed.IsZero() && !next.Before(a.armed) {
+		return
+	}
+	a.armed = next
+	a.timer.Reset(time.Until(next))
+}
+
+func (a *actor) nextDue() time.Time {
+	now := time.Now()
+	next := now.Add(time.Hour)
+	earlier := func(t time.Time) {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	for _, f := range a.flights {
+		due, _ := f.deadline()
+		earlier(due)
+		if !f.expiring.IsZero() {
+			earlier(f.expiring.Add(expiryGrace))
+		}
+	}
+	for _, l := range a.leaving {
+		earlier(l.until)
+	}
+	if len(a.flights) == 0 {
+		earlier(a.idleSince.Add(idleLimit(a.key.Kind)))
+	}
+	if next.Before(now) && len(a.flights) > 0 {
+		next = now.Add(expiryGrace) // something is expiring already
+	}
+	return next
+}
+
+// deadline is when a flight fails if nothing happens, and how.
+func (f *flight) deadline() (time.Time, FactKind) {
+	var due time.Time
+	kind := FactRequestTimeout
+	d := f.turn.Runtime.Deadlines
+	if d.Request > 0 {
+		due = f.submitted.Add(d.Request)
+	}
+	if f.stage != stageSending && f.stage != stageSent {
+		return due, kind
+	}
+	phase, phaseKind := f.sent.Add(d.FirstEvent), FactFirstEventTimeout
+	limit := d.FirstEvent
+	if Digest(f.facts).Life {
+		phase, phaseKind, limit = f.idleDue(d.Idle), FactIdleTimeout, d.Idle
+	}
+	if limit > 0 && (due.IsZero() || phase.Before(due)) {
+		return phase, phaseKind
+	}
+	return due, kind
+}
+
+// idleDue is when silence in mid-stream becomes a failure. Pongs prove that the
+// connection lives, and stretch it up to silentIdles times.
+func (f *flight) idleDue(idle time.Duration) time.Time {
+	heard := f.lastEvent
+	if h := f.link.conn.Heard(); h.After(heard) {
+		heard = h
+	}
+	due, last := heard.Add(idle), f.lastEvent.Add(silentIdles*idle)
+	if last.Before(due) {
+		return last
+	}
+	return due
+}
+
+func (a *actor) expire(now time.Time) {
+	// What has arrived already wins over the clock.
+	for {
+		select {
+		case in := <-a.frames:
+			a.receive(in)
+			continue
+		default:
+		}
+		break
+	}
+	for _, f := range append([]*flight(nil), a.flights...) {
+		a.expireFlight(f, now)
+	}
+	for _, l := range append([]*link(nil), a.leaving...) {
+		if !l.until.IsZero() && !now.Before(l.until) {
+			a.cut(l)
+		}
+	}
+}
+
+func (a *actor) expireFlight(f *flight, now time.Time) {
+	due, kind := f.deadline()
+	if f.gone || f.stage == stageSettled || due.IsZero() || now.Before(due) {
+		f.expiring = time.Time{}
+		return
+	}
+	if f.expiring.IsZero() {
+		f.expiring = now
+		return
+	}
+	if now.Sub(f.expiring) >= expiryGrace {
+		f.note(kind)
+		a.judge(f, nil)
+	}
+}
+
+// cut closes a leaving link at its limit.
+func (a *actor) cut(l *link) {
+	live := append([]*flight(nil), l.live...)
+	for _, f := range live {
+		if f.gone {
+			f.note(FactClientGone)
+			a.judge(f, nil)
+		}
+	}
+	if len(l.live) > 0 {
+		l.until = time.Time{} // siblings still run; the last one closes it
+		return
+	}
+	a.close(l)
+}
+
+// drain ends the session when its turns have ended, or now.
+func (a *actor) drain(force bool) {
+	a.closing = true
+	if a.link != nil && len(a.link.live) == 0 {
+		a.close(a.link)
+	}
+	for _, l := range append([]*link(nil), a.leaving...) {
+		if len(l.live) == 0 {
+			a.close(l)
+		}
+	}
+	if !force {
+		return
+	}
+	for _, f := range append([]*flight(nil), a.flights...) {
+		f.note(FactLocal)
+		a.judge(f, nil)
+	}
+	for _, l := range append([]*link(nil), a.leaving...) {
+		a.close(l)
+	}
+}
+
+// stop releases what is left when the actor ends.
+func (a *actor) stop() {
+	close(a.done)
+	a.cancel()
+	a.timer.Stop()
+	if a.link != nil {
+		a.close(a.link)
+	}
+	for _, l := range append([]*link(nil), a.leaving...) {
+		a.close(l)
+	}
+}

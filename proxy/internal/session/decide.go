@@ -1,0 +1,262 @@
+package session
+
+import (
+	"net/http"
+
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
+)
+
+// AnchorEffect is what an attempt means for its anchor.
+type AnchorEffect uint8
+
+// Effects on the anchor.
+const (
+	AnchorKeeps AnchorEffect = iota
+	AnchorReplaced
+	AnchorDies
+	AnchorSuspected
+)
+
+// AccountEffect is what an attempt means for its account.
+type AccountEffect uint8
+
+// Effects on the account.
+const (
+	AccountKeeps AccountEffect = iota
+	AccountSucceeded
+	AccountRejected // its credential was refused
+	AccountLimited  // a rate limit
+	AccountExhausted
+	AccountUnreachable
+)
+
+// Recovery is what may be done about the turn, at most once each.
+type Recovery uint8
+
+// Recoveries.
+const (
+	// RecoverNone: the outcome goes to the client.
+	RecoverNone Recovery = iota
+	// RecoverRedial: nothing was sent; connect again.
+	RecoverRedial
+	// RecoverHTTP: the upstream has no WebSocket here; send the turn by HTTP.
+	RecoverHTTP
+	// RecoverOtherAccount: the upstream said that it did not run the turn, and
+	// why lies with the account.
+	RecoverOtherAccount
+	// RecoverWhole: send the whole conversation again without the anchor, on the
+	// same account.
+	RecoverWhole
+)
+
+// ClientResult is what the client gets if nothing is recovered.
+type ClientResult uint8
+
+// Results for the client.
+const (
+	DeliverEvent   ClientResult = iota // the upstream's own last event
+	DeliverFault                       // the upstream's error, in the form that fits
+	DeliverMasked                      // a denial the client did not cause
+	DeliverCut                         // stream_incomplete
+	DeliverSilence                     // no first event in time
+	DeliverIdle                        // silence in mid-stream
+	DeliverConnect                     // no connection
+	DeliverBudget                      // the turn's own budget is spent
+	DeliverGarbage                     // what came is no response
+	DeliverLocal                       // the proxy ends
+	DeliverNothing                     // nobody is there
+)
+
+// Verdict is what one attempt means. An attempt has exactly one.
+type Verdict struct {
+	// Row is the row of the verdict table, for logs and metrics.
+	Row     string
+	Anchor  AnchorEffect
+	Account AccountEffect
+	// Retire ends the connection.
+	Retire   bool
+	Recovery Recovery
+	Client   ClientResult
+}
+
+// TurnState is what of a turn a verdict depends on.
+type TurnState struct {
+	Plan Plan
+	// Recovered: this turn's one recovery after a dispatch is spent.
+	Recovered bool
+	// Redialed: this turn has connected again already.
+	Redialed bool
+}
+
+// Decide judges an attempt. It is total and pure; the first row that fits wins.
+func Decide(e Evidence, t TurnState) Verdict {
+	switch e.Last.Kind {
+	case FactClientGone:
+		return Verdict{Row: "client_gone", Retire: e.Dispatched, Client: DeliverNothing}
+	case FactLocal:
+		return Verdict{Row: "local", Retire: true, Client: DeliverLocal}
+	case FactDialFailed, FactNotSent:
+		return dialFailed(t)
+	case FactRefused:
+		return refused(e, t)
+	case FactCompleted:
+		return Verdict{Row: "completed", Anchor: AnchorReplaced, Account: AccountSucceeded, Client: DeliverEvent}
+	case FactIncomplete:
+		return Verdict{Row: "incomplete", Account: AccountSucceeded, Client: DeliverEvent}
+	case FactFault:
+		return fault(e, t)
+	case FactEnded:
+		return ended(e, t)
+	case FactFirstEventTimeout:
+		return silent(e, t)
+	case FactIdleTimeout:
+		return Verdict{Row: "idle", Retire: true, Client: DeliverIdle}
+	case FactRequestTimeout:
+		return Verdict{Row: "budget", Retire: e.Dispatched, Client: DeliverBudget}
+	case FactDispatched, FactCreated, FactProgress, FactDelivered:
+		return Verdict{Row: "unfinished", Retire: true, Client: DeliverCut}
+	}
+	return Verdict{Row: "unfinished", Retire: true, Client: DeliverCut}
+}
+
+func dialFailed(t TurnState) Verdict {
+	v := Verdict{Row: "not_sent", Retire: true, Client: DeliverConnect}
+	if !t.Redialed {
+		v.Recovery = RecoverRedial
+		return v
+	}
+	v.Account = AccountUnreachable
+	if anyAccount(t.Plan) {
+		v.Recovery = RecoverOtherAccount
+	}
+	return v
+}
+
+// refused judges an upgrade that was answered with an HTTP error: nothing was
+// sent, so every recovery is legal.
+func refused(e Evidence, t TurnState) Verdict {
+	v := Verdict{Row: "refused", Retire: true, Client: DeliverFault}
+	f := e.Last.Fault
+	if f == nil {
+		return v
+	}
+	switch {
+	case f.Auth(), f.Limit():
+		v.Account = accountEffect(f)
+		if anyAccount(t.Plan) {
+			v.Recovery = RecoverOtherAccount
+		}
+	case noWebSocket(f.Status):
+		v.Row, v.Recovery = "no_websocket", RecoverHTTP
+	case !t.Redialed:
+		v.Recovery = RecoverRedial
+	}
+	return v
+}
+
+func noWebSocket(status int) bool {
+	return (&upstream.DialError{Status: status}).NoWebSocket()
+}
+
+// fault judges an explicit failure: an error event or response.failed. What the
+// upstream refuses before any event of the response, it has not run.
+func fault(e Evidence, t TurnState) Verdict {
+	f := e.Last.Fault
+	v := Verdict{Row: "fault", Client: DeliverFault}
+	if f == nil {
+		return v
+	}
+	unrun := !e.Life && !e.Delivered
+	switch {
+	case f.Denial():
+		return denied(unrun, t)
+	case f.MissingToolOutput():
+		v.Row = "missing_tool_output"
+		if t.Plan.Provenance == Injected {
+			// The client's history and the anchor's disagree; only the whole tells.
+			v.Anchor = AnchorDies
+			v.Recovery = whole(unrun, t)
+		}
+	case f.ConnectionLimit():
+		v.Row, v.Retire = "connection_limit", true
+		v.Recovery = whole(unrun, t)
+	case f.Auth(), f.Limit():
+		v.Row, v.Account = "account_fault", accountEffect(f)
+		v.Retire = f.Auth()
+		if unrun && anyAccount(t.Plan) {
+			v.Recovery = RecoverOtherAccount
+		}
+	case f.Status >= http.StatusInternalServerError || f.Status == 0 && !e.Life:
+		// A server error leaves it open whether the request ran; the next turn
+		// gets a new connection.
+		v.Row, v.Retire = "upstream_fault", true
+	}
+	return v
+}
+
+func denied(unrun bool, t TurnState) Verdict {
+	v := Verdict{Row: "denied", Client: DeliverFault}
+	if t.Plan.Provenance != Injected {
+		return v // the client named it, and the client can send its history
+	}
+	v.Anchor, v.Client = AnchorDies, DeliverMasked
+	v.Recovery = whole(unrun, t)
+	return v
+}
+
+// whole is the resend of a whole payload without its anchor, once a turn.
+func whole(unrun bool, t TurnState) Recovery {
+	if unrun && t.Plan.Whole && !t.Recovered {
+		return RecoverWhole
+	}
+	return RecoverNone
+}
+
+func ended(e Evidence, t TurnState) Verdict {
+	end := e.Last.End
+	v := Verdict{Row: "cut", Retire: true, Client: DeliverCut}
+	switch {
+	case !e.Dispatched:
+		// The socket died under a turn that was not sent yet.
+		v.Row, v.Client = "not_sent", DeliverConnect
+		if !t.Redialed {
+			v.Recovery = RecoverRedial
+		}
+	case end != nil && (end.Cause == upstream.CauseGarbage || end.Cause == upstream.CauseTooLarge):
+		v.Row, v.Client = "garbage", DeliverGarbage
+	case end != nil && end.Cause == upstream.CauseLiveness:
+		v.Row = "liveness"
+	case !e.Life && t.Plan.Provenance == Injected:
+		v.Row, v.Anchor = "cut_eventless", AnchorSuspected
+	}
+	return v
+}
+
+// silent judges an attempt without any event in time. Silence is how an account
+// answers an anchor it does not know: the anchor is suspect at once, and a whole
+// payload goes again without it, once. An unanchored attempt may be running, so
+// it is never sent twice.
+func silent(e Evidence, t TurnState) Verdict {
+	v := Verdict{Row: "silent", Retire: true, Client: DeliverSilence}
+	if t.Plan.Provenance == Injected {
+		v.Anchor = AnchorSuspected
+		v.Recovery = whole(!e.Life && !e.Delivered, t)
+	}
+	return v
+}
+
+// anyAccount says whether another account may be asked. A turn that only its
+// account can resolve is refused by the others without being run, so asking is
+// legal for every whole payload; the first answer stands if all refuse.
+func anyAccount(p Plan) bool { return p.Whole }
+
+func accountEffect(f *upstream.Fault) AccountEffect {
+	switch {
+	case f.Auth():
+		return AccountRejected
+	case f.Quota():
+		return AccountExhausted
+	default:
+		return AccountLimited
+	}
+}

@@ -1,0 +1,72 @@
+package session
+
+import "github.com/causeway-dev/causeway/proxy/internal/upstream"
+
+// Fact is one thing that happened to an attempt. An attempt is its facts, in
+// order; everything else about it is derived from them.
+type Fact struct {
+	Kind FactKind
+	// Fault is set for FactFault and FactRefused.
+	Fault *upstream.Fault
+	// End is set for FactEnded.
+	End *upstream.Ended
+}
+
+// FactKind names a fact.
+type FactKind uint8
+
+// Facts of an attempt.
+const (
+	FactDialFailed        FactKind = iota // no connection; nothing was sent
+	FactRefused                           // the upgrade was refused with an answer; nothing was sent
+	FactNotSent                           // writing failed before a byte left
+	FactDispatched                        // a byte may be on the wire from here on
+	FactCreated                           // response.created
+	FactProgress                          // any other event of the response
+	FactDelivered                         // an event of the response went to the client
+	FactCompleted                         // response.completed
+	FactIncomplete                        // response.incomplete
+	FactFault                             // response.failed or an error event
+	FactEnded                             // the connection ended
+	FactFirstEventTimeout                 // no event of the response in time
+	FactIdleTimeout                       // no event for too long after the first
+	FactRequestTimeout                    // the turn's own budget is spent
+	FactClientGone                        // the client closed, or reads too slowly
+	FactLocal                             // the proxy itself ends it: drain or eviction
+)
+
+// Evidence is the digest of an attempt's facts.
+type Evidence struct {
+	Dispatched bool
+	// Life: the upstream worked on the response.
+	Life      bool
+	Created   bool
+	Delivered bool
+	// Last is the fact that ended the attempt.
+	Last Fact
+}
+
+// Digest derives the evidence. It is total: any list of facts has a digest.
+func Digest(facts []Fact) Evidence {
+	var e Evidence
+	for _, f := range facts {
+		switch f.Kind {
+		case FactDispatched:
+			e.Dispatched = true
+		case FactCreated:
+			e.Dispatched, e.Life, e.Created = true, true, true
+		case FactProgress, FactCompleted, FactIncomplete:
+			e.Dispatched, e.Life = true, true
+		case FactDelivered:
+			e.Delivered = true
+		case FactFault:
+			e.Dispatched = true
+		case FactNotSent:
+			e.Dispatched = false
+		case FactDialFailed, FactRefused, FactEnded, FactFirstEventTimeout, FactIdleTimeout,
+			FactRequestTimeout, FactClientGone, FactLocal:
+		}
+		e.Last = f
+	}
+	return e
+}

@@ -1,0 +1,108 @@
+package session
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
+)
+
+// clientFailure is what a client is told of an attempt that was not recovered;
+// nil where the upstream's own last event says it.
+func clientFailure(v Verdict, e Evidence, now time.Time) *failure.Failure {
+	switch v.Client {
+	case DeliverFault:
+		if e.Last.Fault != nil {
+			return faultFailure(e.Last.Fault, now)
+		}
+		return failure.New(failure.UpstreamError, "The upstream refused the request.")
+	case DeliverMasked:
+		return failure.New(failure.StreamIncomplete, "The upstream lost the state of this conversation; send the request again.", failure.Reason("anchor_dead"))
+	case DeliverCut:
+		return failure.New(failure.StreamIncomplete, "The upstream connection ended before the response did; its outcome is unknown.", failure.Reason(cutReason(e)))
+	case DeliverSilence:
+		return failure.New(failure.EventlessTimeout, "The upstream took the request and sent nothing in time; its outcome is unknown.", failure.Reason("first_event"))
+	case DeliverIdle:
+		return failure.New(failure.StreamIdleTimeout, "The upstream fell silent before the response ended; its outcome is unknown.", failure.Reason("idle"))
+	case DeliverConnect:
+		return failure.New(failure.UpstreamConnect, "The upstream cannot be reached; the request was not sent.", failure.Reason("not_sent"))
+	case DeliverBudget:
+		return failure.New(failure.StreamIdleTimeout, "The request took longer than deadlines.requestSeconds allows.", failure.Reason("request"))
+	case DeliverGarbage:
+		return failure.New(failure.UpstreamProtocol, "The upstream sent something that is no response event; the outcome is unknown.", failure.Reason("garbage"))
+	case DeliverLocal:
+		return failure.New(failure.Draining, "This proxy is going away; send the request again.", failure.Reason("drain"))
+	case DeliverEvent, DeliverNothing:
+	}
+	return nil
+}
+
+func cutReason(e Evidence) string {
+	if e.Last.End != nil {
+		return e.Last.End.Cause.String()
+	}
+	return upstream.CauseAbrupt.String()
+}
+
+// faultFailure maps an upstream's error. The error object is the client's own
+// and is passed on as it came; the status and the hints are what clients need to
+// do the right thing next.
+func faultFailure(f *upstream.Fault, now time.Time) *failure.Failure {
+	var options []failure.Option
+	if until, ok := account.ResetHint(f.Header, f.Raw, now); ok {
+		options = append(options, failure.After(until.Sub(now)), failure.ResetsAt(until))
+	}
+	if f.Auth() {
+		// 401 is for the client's own key alone; this one is the pool's.
+		return failure.New(failure.UpstreamAuth, "The upstream rejected the credential of the account that served this request.", options...)
+	}
+	made := failure.New(codeFor(f), f.Message, options...)
+	if f.Code != "" {
+		made.Code = f.Code
+	}
+	made.Type, made.Param, made.Raw = f.Type, f.Param, f.Raw
+	made.Status = statusFor(f)
+	if f.Limit() && made.RetryAfter == 0 {
+		// Without a hint, Codex ends its turn at a 429.
+		made.RetryAfter = limitPause
+	}
+	return made
+}
+
+// codeFor picks the row of the failure table that gives default hints.
+func codeFor(f *upstream.Fault) string {
+	switch {
+	case f.Quota():
+		return failure.UsageLimitReached
+	case f.Limit():
+		return failure.RateLimitExceeded
+	case f.Denial():
+		return failure.PreviousResponseNotFound
+	case f.Code == failure.UpstreamProtocol:
+		return failure.UpstreamProtocol
+	case f.Status >= http.StatusBadRequest && f.Status < http.StatusInternalServerError, f.Type == "invalid_request_error":
+		return failure.InvalidRequest
+	}
+	return failure.UpstreamError
+}
+
+// statusFor is the status a client sees. 413 makes Codex resend in full and
+// change its transport, so that what is too large is a 400; a frame without a
+// status gets the one of its code.
+func statusFor(f *upstream.Fault) int {
+	switch {
+	case f.Limit():
+		return http.StatusTooManyRequests
+	case f.Status == http.StatusRequestEntityTooLarge:
+		return http.StatusBadRequest
+	case f.Status >= http.StatusBadRequest:
+		return f.Status
+	case f.Denial(), f.Type == "invalid_request_error", f.Code == "invalid_request_error", f.Code == "context_length_exceeded":
+		return http.StatusBadRequest
+	case f.Code == "server_is_overloaded", f.Code == "slow_down":
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadGateway
+}

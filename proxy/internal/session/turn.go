@@ -1,0 +1,150 @@
+package session
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/affinity"
+	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
+)
+
+// Turn is one client request as a session sees it. It does not change after
+// Submit; its Outbox is how the session answers.
+type Turn struct {
+	ID      string
+	Client  string
+	Key     affinity.Key
+	Header  http.Header
+	Body    []byte
+	Facts   affinity.Facts
+	Runtime *config.Runtime
+	// Owner is what is known of the client's own anchor.
+	Owner Owner
+	// TurnState is the token handed to the client; it becomes an alias of the
+	// session. Echoed says that the client brought it, so that it continues a
+	// turn of its own.
+	TurnState string
+	Echoed    bool
+	// Transport HTTP forces a plain request: nothing names a session.
+	Transport Transport
+	Out       *Outbox
+
+	at handed // where the turn is
+}
+
+// flight is a turn in its session, from submission to settlement. The actor
+// alone touches it.
+type flight struct {
+	turn  *Turn
+	stage stage
+	needs Needs
+	// cancel ends waiting for an account or a connection.
+	cancel context.CancelFunc
+	lease  *account.Lease
+	link   *link
+
+	attempt   int
+	plan      Plan
+	facts     []Fact
+	transport Transport
+	// excluded are the accounts that said no to this turn.
+	excluded  []string
+	redialed  bool
+	recovered bool
+	// first is the first answer of an account that said no; it stands if all do.
+	first *failure.Failure
+
+	responseID string
+	outputs    []affinity.Output
+	// known is the input as the next turn's anchor will know it, taken when the
+	// attempt was sent; the body is let go of with the first delivered event.
+	known affinity.Known
+	// inspected: an event behind response.created was looked at for its tag.
+	inspected bool
+	submitted  time.Time
+	sent       time.Time
+	lastEvent  time.Time
+	// expiring is when a deadline passed; it takes effect a moment later, so that
+	// an event that had already arrived wins.
+	expiring time.Time
+	gone     bool
+}
+
+type stage uint8
+
+const (
+	stageWaiting stage = iota // behind the turn before it
+	stageLeasing              // for an account
+	stageDialing              // for a connection
+	stageSending              // the request is being written
+	stageSent                 // until the response ends
+	stageSettled
+)
+
+func (f *flight) note(kind FactKind) { f.facts = append(f.facts, Fact{Kind: kind}) }
+
+// noteOnce keeps the fact list short: a thousand deltas are one fact.
+func (f *flight) noteOnce(kind FactKind) {
+	for i := len(f.facts) - 1; i >= 0; i-- {
+		if f.facts[i].Kind == kind {
+			return
+		}
+	}
+	f.note(kind)
+}
+
+// link is one upstream connection of a session.
+type link struct {
+	conn      upstream.Conn
+	account   string
+	transport Transport
+	// generation is unique in the process; anchors refer to it.
+	generation uint64
+	// uncreated is the flight that the next response.created belongs to.
+	uncreated *flight
+	// live are all flights on the link, in the order they were sent.
+	live []*flight
+	// tagged says that events name their response, so that several responses can
+	// run on the link at once.
+	tagged bool
+	// lastDone is the response that ended last; its late events reach nobody.
+	lastDone string
+	// turns counts the turns sent; the header is fresh for the first alone.
+	turns int
+	// turnState is the upstream's own continuation token.
+	turnState string
+	// leaving says that no further turn goes out on it; until bounds its end.
+	leaving bool
+	until   time.Time
+	lastUse time.Time
+}
+
+func (l *link) remove(f *flight) {
+	if l.uncreated == f {
+		l.uncreated = nil
+	}
+	for i, other := range l.live {
+		if other == f {
+			l.live = append(l.live[:i], l.live[i+1:]...)
+			return
+		}
+	}
+}
+
+// free says whether a request can be sent now: no response is un-created, and
+// either none runs or events say to which one they belong.
+func (l *link) free() bool {
+	return l.uncreated == nil && (len(l.live) == 0 || l.tagged)
+}
+
+// lighten lets go of the body once the turn cannot be sent again: a stream of
+// minutes does not keep a request of megabytes.
+func (t *Turn) lighten() {
+	t.Body = nil
+	t.Facts.Model, t.Facts.PreviousResponseID = clone(t.Facts.Model), clone(t.Facts.PreviousResponseID)
+	t.Facts.PromptCacheKey, t.Facts.Input = "", affinity.Input{}
+}
