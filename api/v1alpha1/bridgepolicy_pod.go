@@ -121,7 +121,7 @@ type CustomSecurity struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
-	FsGroup *int64 `json:"fsGroup,omitempty"`
+	FSGroup *int64 `json:"fsGroup,omitempty"`
 }
 
 // Service shapes the Service that clients use.

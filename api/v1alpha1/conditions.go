@@ -55,6 +55,7 @@ const (
 	ReasonNotYetEffective    = "NotYetEffective"
 	ReasonOpenClients        = "OpenClients"
 	ReasonMemoryStore        = "MemoryStoreNotShared"
+	ReasonCapacityExceeded   = "CapacityExceeded"
 	ReasonSeveralWarnings    = "SeveralWarnings"
 	ReasonPausedByUser       = "PausedByUser"
 	ReasonReconcileSucceeded = "Reconciled"

@@ -1088,8 +1088,8 @@ func (in *CustomSecurity) DeepCopyInto(out *CustomSecurity) {
 		*out = new(int64)
 		**out = **in
 	}
-	if in.FsGroup != nil {
-		in, out := &in.FsGroup, &out.FsGroup
+	if in.FSGroup != nil {
+		in, out := &in.FSGroup, &out.FSGroup
 		*out = new(int64)
 		**out = **in
 	}

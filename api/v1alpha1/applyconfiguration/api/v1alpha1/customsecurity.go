@@ -12,7 +12,7 @@ type CustomSecurityApplyConfiguration struct {
 	// runAsUser is the user of the container; never root. Unset means 65532.
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
 	// fsGroup owns mounted files. Unset means 65532.
-	FsGroup *int64 `json:"fsGroup,omitempty"`
+	FSGroup *int64 `json:"fsGroup,omitempty"`
 }
 
 // CustomSecurityApplyConfiguration constructs a declarative configuration of the CustomSecurity type for use with
@@ -29,10 +29,10 @@ func (b *CustomSecurityApplyConfiguration) WithRunAsUser(value int64) *CustomSec
 	return b
 }
 
-// WithFsGroup sets the FsGroup field in the declarative configuration to the given value
+// WithFSGroup sets the FSGroup field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the FsGroup field is set to the value of the last call.
-func (b *CustomSecurityApplyConfiguration) WithFsGroup(value int64) *CustomSecurityApplyConfiguration {
-	b.FsGroup = &value
+// If called multiple times, the FSGroup field is set to the value of the last call.
+func (b *CustomSecurityApplyConfiguration) WithFSGroup(value int64) *CustomSecurityApplyConfiguration {
+	b.FSGroup = &value
 	return b
 }

@@ -1,0 +1,148 @@
+package effective
+
+import (
+	"github.com/causeway-dev/causeway/api/bundle"
+	"github.com/causeway-dev/causeway/api/v1alpha1"
+)
+
+// Base URLs of the public providers; type Generic has none.
+const (
+	EndpointOpenAIPlatform = "https://api.openai.com/v1"
+	EndpointChatGPT        = "https://chatgpt.com/backend-api/codex"
+)
+
+// Ports of a proxy; they are part of the contract with the operator and cannot
+// be changed by a manifest.
+const (
+	PortData = 8080
+	PortPeer = 8081
+	PortOps  = 9090
+)
+
+// Defaults of an AccountPool. The comments of the API types repeat all numbers of
+// this file as "Unset means"; a test compares the two.
+const (
+	defaultAccountState     = v1alpha1.AccountEnabled
+	defaultWeight           = 100
+	defaultPriority         = 0
+	defaultStrategy         = v1alpha1.StrategyLeastLoaded
+	defaultCapacityScope    = v1alpha1.CapacityPerReplica
+	defaultSoftLimitPercent = 100
+)
+
+// defaultCircuit is the built-in profile: what a CircuitPolicy that says nothing
+// means. The numbers are the ones proposed by the design for coding agents:
+// patient with the model, quick with a dead connection.
+func defaultCircuit() bundle.Circuit {
+	return bundle.Circuit{
+		RetryCircuit: bundle.RetryCircuit{
+			MaxAttempts:                 2,
+			BudgetPercent:               20,
+			FailureThreshold:            2,
+			BaseBackoffSeconds:          60,
+			MaxBackoffSeconds:           600,
+			CleanCloseMaxBackoffSeconds: 30,
+			HalfOpenLeaseSeconds:        600,
+			StateTTLSeconds:             3600,
+			RetryOn:                     texts(retryReasons),
+		},
+		Breaker: bundle.Breaker{
+			Scope:               string(v1alpha1.BreakerRoute),
+			ConsecutiveFailures: 5,
+			WindowSeconds:       60,
+			MinSamples:          20,
+			FailurePercent:      50,
+			MinDistinctAccounts: 2,
+			MinDistinctCallers:  2,
+			OpenSeconds:         15,
+			MaxOpenSeconds:      300,
+			HalfOpenMaxCalls:    1,
+			SuccessThreshold:    2,
+			ProbeVerdictSeconds: 30,
+			CountedFailures:     texts(countedFailures),
+		},
+		Quarantine: bundle.Quarantine{
+			EventlessThreshold: 2,
+			RetainSeconds:      3600,
+		},
+		Ejection: bundle.Ejection{
+			ConsecutiveFailures: 3,
+			BaseSeconds:         30,
+			MaxSeconds:          600,
+			MaxEjectPercent:     50,
+		},
+		Bulkheads: []bundle.Bulkhead{{
+			Lane:                string(v1alpha1.LaneHTTP),
+			MaxConcurrent:       200,
+			MaxQueued:           defaultHTTPQueued,
+			QueueTimeoutSeconds: defaultQueueTimeoutSeconds,
+		}},
+		Deadlines: bundle.Deadlines{
+			ConnectSeconds:        5,
+			TLSSeconds:            5,
+			ResponseHeaderSeconds: 60,
+			FirstEventSeconds:     120,
+			IdleSeconds:           300,
+			KeepaliveSeconds:      15,
+			RequestSeconds:        0,
+			CallerMaxSeconds:      7200,
+			CancelGraceSeconds:    1,
+		},
+	}
+}
+
+const (
+	defaultHTTPQueued          = 400
+	defaultQueueTimeoutSeconds = 30
+)
+
+// defaultSettings are the defaults of a BridgePolicy.
+func defaultSettings() Settings {
+	return Settings{
+		Management:         v1alpha1.ManagementActive,
+		UpgradePolicy:      v1alpha1.UpgradeFollowOperator,
+		Replicas:           2,
+		RunAsUser:          65532,
+		FSGroup:            65532,
+		ServiceType:        v1alpha1.ServiceClusterIP,
+		ServicePort:        PortData,
+		ExposePreview:      v1alpha1.SwitchDisabled,
+		RolloutType:        v1alpha1.RolloutBlueGreen,
+		Promotion:          v1alpha1.PromotionAutomatic,
+		ReadySeconds:       15,
+		OverlapSeconds:     15,
+		RetainSeconds:      900,
+		ProgressSeconds:    600,
+		DrainDeadline:      21600,
+		HoldSeconds:        30,
+		LeaseSeconds:       30,
+		RenewSeconds:       20,
+		RetrySeconds:       5,
+		ForceAfterSeconds:  120,
+		TargetCPUPercent:   70,
+		DrainSoftSeconds:   600,
+		PodGraceSeconds:    900,
+		PreStopSeconds:     15,
+		EndpointLagSeconds: 15,
+		ClientsMode:        v1alpha1.ClientsRequired,
+		StoreType:          v1alpha1.StoreMemory,
+		StoreTLS:           v1alpha1.SwitchDisabled,
+		ReportingMode:      v1alpha1.ReportingObjects,
+		ReportSeconds:      15,
+	}
+}
+
+// podGraceReserve is what a pod needs, in seconds, after it has left the
+// endpoints: 30 to finish short turns, 10 to report and exit.
+const podGraceReserve = 40
+
+var (
+	retryReasons = []v1alpha1.RetryReason{
+		v1alpha1.RetryConnectFailure, v1alpha1.RetryStatus429, v1alpha1.RetryStatus503,
+		v1alpha1.RetryStreamIncomplete, v1alpha1.RetryIdleTimeout,
+	}
+	countedFailures = []v1alpha1.CountedFailure{
+		v1alpha1.CountConnectFailure, v1alpha1.CountTLSFailure, v1alpha1.CountStatus5xx,
+		v1alpha1.CountFirstEventTimeout, v1alpha1.CountProtocolError,
+	}
+)
