@@ -1,0 +1,179 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/bridge"
+	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/intake"
+	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
+)
+
+// Paths with a meaning of their own; every other path under platformPrefix is
+// passed through.
+const (
+	platformPrefix    = "/v1"
+	platformResponses = "/v1/responses"
+	platformModels    = "/v1/models"
+	codexResponses    = "/backend-api/codex/responses"
+	codexModels       = "/backend-api/codex/models"
+)
+
+// call is one request on its way through the server.
+type call struct {
+	w     *answer
+	r     *http.Request
+	rt    *config.Runtime
+	id    string
+	start time.Time
+	// label is the route as metrics and logs name it.
+	label telemetry.Route
+	// client is the name of the client's key.
+	client string
+	// account is the name of the account that served it; empty = none.
+	account string
+}
+
+// route is one row of the table of paths.
+type route struct {
+	label   telemetry.Route
+	methods []string
+	serve   func(*Server, *call)
+	// socket: Codex tries a WebSocket here first.
+	socket bool
+}
+
+// routeOf finds the route of a decoded path. A final slash means nothing.
+func routeOf(path string) (route, bool) {
+	switch strings.TrimSuffix(path, "/") {
+	case platformResponses:
+		return route{telemetry.RouteResponses, []string{http.MethodPost}, (*Server).platformTurn, true}, true
+	case codexResponses:
+		return route{telemetry.RouteCodexResponses, []string{http.MethodPost}, (*Server).codexTurn, true}, true
+	case platformModels:
+		return route{telemetry.RouteModels, []string{http.MethodGet}, (*Server).models, false}, true
+	case codexModels:
+		return route{telemetry.RouteCodexModels, []string{http.MethodGet}, (*Server).models, false}, true
+	case platformPrefix:
+		return route{}, false
+	}
+	if strings.HasPrefix(path, platformPrefix+"/") && !climbs(path) {
+		return route{telemetry.RoutePassThrough, passedMethods, (*Server).passThrough, true}, true
+	}
+	return route{}, false
+}
+
+// passedMethods leaves out TRACE, whose answer would show the account's
+// credential, and CONNECT, which opens a tunnel.
+var passedMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// climbs says whether a path could leave the endpoint's own when the upstream
+// resolves it: the account's credential must not be sent elsewhere.
+func climbs(path string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(path, func(c rune) bool { return c == '/' || c == '\\' }),
+		func(segment string) bool { return segment == "." || segment == ".." })
+}
+
+// ServeHTTP serves the data port.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.live.Begin()()
+	c := &call{w: newAnswer(w), r: r, rt: s.runtime.Load(), id: requestID(r.Header), start: time.Now()}
+	defer s.recovered(c)
+	if s.Draining() {
+		c.w.Header().Set("Connection", "close")
+	}
+	c.w.Header().Set(requestIDHeader, c.id)
+	stripPeerHeaders(r.Header)
+	found, ok := routeOf(r.URL.Path)
+	c.label = found.label
+	switch {
+	case !ok:
+		s.refuse(c, failure.New(failure.NotFound, "This proxy does not serve the requested path."))
+	case found.socket && isWebSocket(r.Header):
+		s.refuseSocket(c)
+	case !slices.Contains(found.methods, r.Method):
+		c.w.Header().Set("Allow", strings.Join(found.methods, ", "))
+		s.refuse(c, failure.New(failure.MethodNotAllowed, "This path is served for "+strings.Join(found.methods, ", ")+" only."))
+	case !s.authenticate(c):
+		c.w.Header().Set("WWW-Authenticate", "Bearer")
+		s.refuse(c, failure.New(failure.InvalidAPIKey, unknownKey))
+		s.done(c, telemetry.OutcomeUnauthorized)
+	default:
+		found.serve(s, c)
+	}
+}
+
+const unknownKey = "The client key is missing or unknown: send one that the BridgePolicy lists, as Authorization: Bearer <key>."
+
+// refuse answers a request whose body has not been read.
+func (s *Server) refuse(c *call, f *failure.Failure) {
+	s.intake.Discard(c.w, c.r)
+	f.WriteHTTP(c.w)
+}
+
+// refuseSocket makes Codex use HTTP for the thread, at once and silently. It
+// comes before authentication: the key is judged with the turn that follows,
+// and a 401 here would cost a client seven upgrades first.
+func (s *Server) refuseSocket(c *call) {
+	s.refuse(c, failure.New(failure.UpgradeRequired, "WebSocket is not served on this path: send turns as POST."))
+}
+
+func (s *Server) platformTurn(c *call) {
+	s.turn(c, bridge.RouteV1, intake.Form{})
+}
+
+func (s *Server) codexTurn(c *call) {
+	s.turn(c, bridge.RouteCodex, intake.Form{StreamOnly: true})
+}
+
+func (s *Server) turn(c *call, family bridge.Route, form intake.Form) {
+	body, err := s.intake.Read(c.w, c.r)
+	var shape intake.Shape
+	if err == nil {
+		shape, err = intake.Check(body, form)
+	}
+	if err != nil {
+		failure.From(err).WriteHTTP(c.w)
+		s.done(c, telemetry.OutcomeCallerError)
+		return
+	}
+	// Header and body agree from here on.
+	c.r.Header.Del("Content-Encoding")
+	s.turns.ServeTurn(c.w, c.r, &bridge.Request{
+		ID: c.id, Route: family, Client: c.client, Header: c.r.Header, Body: body, Stream: shape.Stream, Runtime: c.rt,
+	})
+}
+
+// done counts and logs a request that the server itself has answered.
+func (s *Server) done(c *call, outcome telemetry.Outcome) {
+	took := time.Since(c.start)
+	s.metrics.RequestDone(c.label, telemetry.TransportHTTP, outcome, took)
+	s.log.DebugContext(c.r.Context(), "Served request", "route", c.label.String(), "status", c.w.status, "outcome", outcome.String(),
+		"client", c.client, "account", c.account, "request", c.id, "took", took)
+}
+
+// recovered turns a panic into an honest end: an error if nothing was sent, a
+// broken connection otherwise. The panic's value may quote anything and is not
+// logged; its type and place are.
+func (s *Server) recovered(c *call) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(v) // net/http's own way to break a connection
+	}
+	s.log.ErrorContext(c.r.Context(), "Recovered from a panic", "request", c.id, "type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+	if c.w.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	c.w.Header().Set("Connection", "close")
+	failure.New(failure.InternalError, "The proxy failed to serve this request.").WriteHTTP(c.w)
+}

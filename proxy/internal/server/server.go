@@ -1,0 +1,114 @@
+// Package server is the proxy's face: the data port that clients speak to and
+// the ops port that Kubernetes and people look at.
+//
+// It authenticates, reads and checks a turn and hands it to Turns; it serves
+// model lists and passes everything else under /v1/ through to an account.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/bridge"
+	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/intake"
+	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
+)
+
+const (
+	// readHeaderTimeout is inboundHeader of the deadlines' table.
+	readHeaderTimeout = 10 * time.Second
+	// idleTimeout is longer than the 600 s for which the largest load balancers
+	// keep idle connections: whoever closes first must not be us, or a request
+	// meets a closing connection.
+	idleTimeout = 620 * time.Second
+	// maxHeaderBytes holds Codex' turn metadata and a JWT several times over.
+	maxHeaderBytes = 128 << 10
+)
+
+// Turns serves one checked turn; it writes the whole response and counts it
+// (telemetry.Metrics.RequestDone). It must not use w or r after it returns.
+type Turns interface {
+	ServeTurn(w http.ResponseWriter, r *http.Request, req *bridge.Request)
+}
+
+// Accounts is what the server needs of account.Registry.
+type Accounts interface {
+	Acquire(ctx context.Context, want account.Want) (*account.Lease, error)
+	Succeeded(name string)
+}
+
+// Options of a Server. All fields but Intake are required.
+type Options struct {
+	Logger *slog.Logger
+	// Runtime is the configuration; each request loads it once.
+	Runtime  *atomic.Pointer[config.Runtime]
+	Accounts Accounts
+	Turns    Turns
+	Metrics  *telemetry.Metrics
+	Intake   intake.Options
+}
+
+// Server is the handler of the data port.
+type Server struct {
+	log      *slog.Logger
+	runtime  *atomic.Pointer[config.Runtime]
+	accounts Accounts
+	turns    Turns
+	metrics  *telemetry.Metrics
+	intake   *intake.Reader
+	live     *Live
+	upstream *transports
+	draining atomic.Bool
+}
+
+// New returns a Server; it starts nothing.
+func New(o Options) (*Server, error) {
+	if o.Logger == nil || o.Runtime == nil || o.Accounts == nil || o.Turns == nil || o.Metrics == nil {
+		return nil, errors.New("server options are incomplete")
+	}
+	reader, err := intake.NewReader(o.Intake)
+	if err != nil {
+		return nil, fmt.Errorf("making the data port: %w", err)
+	}
+	return &Server{
+		log: o.Logger, runtime: o.Runtime, accounts: o.Accounts, turns: o.Turns, metrics: o.Metrics,
+		intake: reader, live: NewLive(), upstream: &transports{},
+	}, nil
+}
+
+// HTTPServer is the data port's server: HTTP/1.1 and HTTP/2 without TLS. It has
+// no write timeout, because streams last for hours; who reads a stream too
+// slowly is the business of whoever writes it.
+func (s *Server) HTTPServer() *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           s,
+		Protocols:         &protocols,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// Live counts the requests that are being served.
+func (s *Server) Live() *Live { return s.live }
+
+// Drain makes every further answer the last of its connection. New requests are
+// still served: endpoints that are gone from the Service are still being used.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// Draining says whether Drain was called.
+func (s *Server) Draining() bool { return s.draining.Load() }
+
+// Close lets go of idle connections to the upstream.
+func (s *Server) Close() { s.upstream.close() }
