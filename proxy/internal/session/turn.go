@@ -65,9 +65,9 @@ type flight struct {
 	known affinity.Known
 	// inspected: an event behind response.created was looked at for its tag.
 	inspected bool
-	submitted  time.Time
-	sent       time.Time
-	lastEvent  time.Time
+	submitted time.Time
+	sent      time.Time
+	lastEvent time.Time
 	// expiring is when a deadline passed; it takes effect a moment later, so that
 	// an event that had already arrived wins.
 	expiring time.Time

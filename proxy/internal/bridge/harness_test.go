@@ -1,0 +1,405 @@
+package bridge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/utils/clock"
+
+	"github.com/causeway-dev/causeway/api/bundle"
+	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
+	"github.com/causeway-dev/causeway/test/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a bridge between a real HTTP client and the scripted upstream, all on
+// real sockets.
+type rig struct {
+	t        *testing.T
+	up       *upstream.Server
+	bridge   *Bridge
+	accounts *account.Registry
+	metrics  *telemetry.Metrics
+	runtime  atomic.Pointer[config.Runtime]
+	url      string
+	logs     *syncBuffer
+	client   *http.Client
+	requests atomic.Int64
+}
+
+// syncBuffer collects logs of many goroutines.
+type syncBuffer struct {
+	ch chan struct{}
+	b  bytes.Buffer
+}
+
+func newSyncBuffer() *syncBuffer { return &syncBuffer{ch: make(chan struct{}, 1)} }
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.ch <- struct{}{}
+	defer func() { <-s.ch }()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.ch <- struct{}{}
+	defer func() { <-s.ch }()
+	return s.b.String()
+}
+
+type rigOptions struct {
+	provider    string // OpenAIPlatform unless set
+	accounts    int    // 1 unless set
+	script      upstream.Script
+	deadlines   bundle.Deadlines
+	hold        time.Duration
+	maxSessions int
+	clients     []string // names of client keys; their requests set the header x-test-client
+	concurrent  int
+}
+
+func newRig(t *testing.T, o rigOptions) *rig {
+	t.Helper()
+	if o.provider == "" {
+		o.provider = bundle.ProviderOpenAIPlatform
+	}
+	if o.accounts == 0 {
+		o.accounts = 1
+	}
+	tokens := map[string]string{}
+	b := bundle.Bundle{Generation: 1, Namespace: "test", Name: "chat", Clients: bundle.Clients{Mode: bundle.ClientsOpen},
+		Pool: bundle.Pool{Name: "pool", Strategy: bundle.StrategyRoundRobin, Provider: bundle.Provider{Type: o.provider}}}
+	c := bundle.Credentials{Accounts: map[string]bundle.Credential{}, Clients: map[string]string{}}
+	for i := range o.accounts {
+		name, token := fmt.Sprintf("account-%d", i+1), fmt.Sprintf("sk-canary-account-%d", i+1)
+		tokens[token] = name
+		b.Pool.Accounts = append(b.Pool.Accounts, bundle.Account{Name: name, Kind: bundle.KindAPIKey, State: bundle.AccountEnabled, Weight: 100, MaxConcurrent: o.concurrent})
+		c.Accounts[name] = bundle.Credential{APIKey: token}
+	}
+	if len(o.clients) > 0 {
+		b.Clients.Mode = bundle.ClientsRequired
+		for _, name := range o.clients {
+			c.Clients[name] = bundle.KeyDigest("cwk-" + name)
+		}
+	}
+	d := bundle.Deadlines{ConnectSeconds: 5, TLSSeconds: 5, ResponseHeaderSeconds: 60, FirstEventSeconds: 30, IdleSeconds: 30, KeepaliveSeconds: 15, CancelGraceSeconds: 1}
+	if o.deadlines != (bundle.Deadlines{}) {
+		d = o.deadlines
+	}
+	b.Circuit.Deadlines = d
+	b.Circuit.Bulkheads = []bundle.Bulkhead{{Lane: "HTTP", QueueTimeoutSeconds: 5}}
+	up := upstream.StartTLS(t, upstream.Options{Accounts: tokens, Script: o.script, KeepBodies: true})
+	b.Pool.Provider.Endpoint = up.URL + "/v1"
+	if o.provider == bundle.ProviderChatGPT {
+		b.Pool.Provider.Endpoint = up.URL + "/backend-api/codex"
+	}
+	b.Pool.Provider.CABundle = string(up.CA)
+	rt, err := config.New(b.Seal(), c.Seal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, up: up, logs: newSyncBuffer(), metrics: telemetry.NewMetrics("test"), accounts: account.NewRegistry(clock.RealClock{})}
+	r.runtime.Store(rt)
+	r.accounts.Update(rt)
+	log := slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	r.bridge = New(Options{Logger: log, Accounts: r.accounts, Metrics: r.metrics, Timing: Timing{Hold: o.hold}, MaxSessions: o.maxSessions})
+	r.serve()
+	return r
+}
+
+func (r *rig) serve() {
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(r.handle), ReadHeaderTimeout: 10 * time.Second}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener)
+	}()
+	r.url = "http://" + listener.Addr().String()
+	r.client = &http.Client{Transport: &http.Transport{}}
+	r.t.Cleanup(func() {
+		r.client.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = server.Shutdown(ctx)
+		<-done
+		r.bridge.Close(ctx)
+	})
+}
+
+// handle stands in for the server package: it reads the body and names the turn.
+func (r *rig) handle(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return
+	}
+	route := RouteV1
+	if strings.HasPrefix(req.URL.Path, "/backend-api/") {
+		route = RouteCodex
+	}
+	var shape struct {
+		Stream bool `json:"stream"`
+	}
+	_ = json.Unmarshal(body, &shape)
+	r.bridge.ServeTurn(w, req, &Request{ID: fmt.Sprintf("req-%d", r.requests.Add(1)), Route: route, Client: req.Header.Get("X-Test-Client"),
+		Header: req.Header, Body: body, Stream: shape.Stream, Runtime: r.runtime.Load()})
+}
+
+// reply is what a client saw of one turn.
+type reply struct {
+	status   int
+	header   http.Header
+	body     string
+	events   []sse
+	comments int
+	err      error
+}
+
+type sse struct{ name, data string }
+
+func (r *reply) last() sse {
+	if len(r.events) == 0 {
+		return sse{}
+	}
+	return r.events[len(r.events)-1]
+}
+
+func (r *reply) names() string {
+	var n []string
+	for _, e := range r.events {
+		n = append(n, strings.TrimPrefix(e.name, "response."))
+	}
+	return strings.Join(n, " ")
+}
+
+// payloads digests the events' data as the upstream's ledger does.
+func (r *reply) digest() string {
+	h := sha256.New()
+	for _, e := range r.events {
+		_, _ = io.WriteString(h, e.data)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (r *reply) text() string {
+	var b strings.Builder
+	for _, e := range r.events {
+		if e.name == "response.output_text.delta" {
+			var d struct {
+				Delta string `json:"delta"`
+			}
+			_ = json.Unmarshal([]byte(e.data), &d)
+			b.WriteString(d.Delta)
+		}
+	}
+	return b.String()
+}
+
+// call describes one request of a client.
+type call struct {
+	path    string
+	header  []string // name, value, ...
+	body    string
+	ctx     context.Context
+	onEvent func(sse)
+}
+
+func (r *rig) do(c call) *reply {
+	r.t.Helper()
+	if c.path == "" {
+		c.path = "/v1/responses"
+	}
+	if c.ctx == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+		defer cancel()
+		c.ctx = ctx
+	}
+	req, err := http.NewRequestWithContext(c.ctx, http.MethodPost, r.url+c.path, strings.NewReader(c.body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(c.header); i += 2 {
+		req.Header.Set(c.header[i], c.header[i+1])
+	}
+	res, err := r.client.Do(req)
+	if err != nil {
+		return &reply{err: err}
+	}
+	defer func() { _ = res.Body.Close() }()
+	out := &reply{status: res.StatusCode, header: res.Header}
+	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		raw, err := io.ReadAll(res.Body)
+		out.body, out.err = string(raw), err
+		return out
+	}
+	out.read(res.Body, c.onEvent)
+	return out
+}
+
+func (r *reply) read(body io.Reader, onEvent func(sse)) {
+	in := bufio.NewReaderSize(body, 1<<20)
+	var e sse
+	hasData := false
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			if err != io.EOF {
+				r.err = err
+			}
+			return
+		}
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case line == "":
+			if hasData {
+				r.events = append(r.events, e)
+				if onEvent != nil {
+					onEvent(e)
+				}
+			}
+			e, hasData = sse{}, false
+		case strings.HasPrefix(line, ":"):
+			r.comments++
+		case strings.HasPrefix(line, "event: "):
+			e.name = line[len("event: "):]
+		case strings.HasPrefix(line, "data: "):
+			if hasData {
+				e.data += "\n"
+			}
+			e.data += line[len("data: "):]
+			hasData = true
+		}
+	}
+}
+
+// conversation is a client that resends its whole history each turn, as Codex
+// does over HTTP.
+type conversation struct {
+	rig    *rig
+	items  []json.RawMessage
+	header []string
+	extra  string // further members of the body, with a leading comma
+	sent   int
+}
+
+func (r *rig) conversation(header ...string) *conversation {
+	return &conversation{rig: r, header: header, items: []json.RawMessage{
+		json.RawMessage(`{"type":"message","role":"developer","content":[{"type":"input_text","text":"Be brief."}]}`)}}
+}
+
+func (c *conversation) body() string {
+	items, err := json.Marshal(c.items)
+	if err != nil {
+		c.rig.t.Fatal(err)
+	}
+	return `{"model":"gpt-5.5","stream":true,"store":false,"tools":[{"type":"function","name":"shell","parameters":{}}],"input":` + string(items) + c.extra + `}`
+}
+
+func (c *conversation) say(text string) *reply {
+	c.rig.t.Helper()
+	item, err := json.Marshal(map[string]any{"type": "message", "role": "user", "content": []map[string]string{{"type": "input_text", "text": text}}})
+	if err != nil {
+		c.rig.t.Fatal(err)
+	}
+	return c.send(item)
+}
+
+// send adds items, runs the turn and keeps the response's output as history.
+func (c *conversation) send(items ...json.RawMessage) *reply {
+	c.rig.t.Helper()
+	c.items = append(c.items, items...)
+	body := c.body()
+	c.sent += len(body)
+	out := c.rig.do(call{header: c.header, body: body})
+	for _, e := range out.events {
+		if e.name == "response.output_item.done" {
+			var d struct {
+				Item json.RawMessage `json:"item"`
+			}
+			if err := json.Unmarshal([]byte(e.data), &d); err != nil {
+				c.rig.t.Fatal(err)
+			}
+			c.items = append(c.items, d.Item)
+		}
+	}
+	return out
+}
+
+// results answers the tool calls of a reply.
+func (r *reply) results(output string) []json.RawMessage {
+	var out []json.RawMessage
+	for _, e := range r.events {
+		var d struct {
+			Item struct {
+				Type   string `json:"type"`
+				CallID string `json:"call_id"`
+			} `json:"item"`
+		}
+		if e.name != "response.output_item.done" || json.Unmarshal([]byte(e.data), &d) != nil || d.Item.Type != "function_call" {
+			continue
+		}
+		raw, _ := json.Marshal(map[string]string{"type": "function_call_output", "call_id": d.Item.CallID, "output": output})
+		out = append(out, raw)
+	}
+	return out
+}
+
+// anchored is what the upstream saw of each turn.
+type seen struct {
+	anchored bool
+	items    int
+	conn     int64
+	account  string
+}
+
+func (r *rig) seen() []seen {
+	var out []seen
+	for _, d := range r.up.Ledger().Dispatches() {
+		out = append(out, seen{d.Anchor != "", d.InputItems, d.Connection, d.Account})
+	}
+	return out
+}
+
+// ended waits until n dispatches have ended.
+func (r *rig) ended(n int) []upstream.Dispatch {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := r.up.Ledger().WaitEnded(ctx, n); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.up.Ledger().Dispatches()
+}
+
+// noDuplicates fails if anything was sent twice.
+func (r *rig) noDuplicates() {
+	r.t.Helper()
+	if d := r.up.Ledger().Duplicates(); len(d) > 0 {
+		r.t.Fatalf("sent twice: %+v", d)
+	}
+}
+
+// thread are the headers of a Codex thread.
+func thread(id string) []string {
+	return []string{"thread-id", id, "session-id", id, "originator", "codex_exec"}
+}
