@@ -41,6 +41,9 @@ func decode(raw []byte) (any, error) {
 // encode is json.Marshal without the escaping meant for HTML: the real service
 // sends < and & as they are.
 func encode(v any) []byte {
+	if o, ok := v.(object); ok {
+		return appendJSON(nil, o)
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

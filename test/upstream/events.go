@@ -1,8 +1,8 @@
 package upstream
 
 import (
-	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 )
 
@@ -12,19 +12,47 @@ import (
 type object []any
 
 // MarshalJSON writes the pairs in order.
-func (o object) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i := 0; i+1 < len(o); i += 2 {
-		if i > 0 {
-			b.WriteByte(',')
+func (o object) MarshalJSON() ([]byte, error) { return appendJSON(nil, o), nil }
+
+// appendJSON writes what composers build without going through encoding/json
+// again at every level, which would copy a large text five times.
+func appendJSON(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case object:
+		b = append(b, '{')
+		for i := 0; i+1 < len(v); i += 2 {
+			b = append(appendJSON(comma(b, i), v[i]), ':')
+			b = appendJSON(b, v[i+1])
 		}
-		b.Write(encode(o[i]))
-		b.WriteByte(':')
-		b.Write(encode(o[i+1]))
+		return append(b, '}')
+	case []object:
+		b = append(b, '[')
+		for i := range v {
+			b = appendJSON(comma(b, i), v[i])
+		}
+		return append(b, ']')
+	case []json.RawMessage:
+		b = append(b, '[')
+		for i := range v {
+			b = append(comma(b, i), v[i]...)
+		}
+		return append(b, ']')
+	case json.RawMessage:
+		return append(b, v...)
+	case int:
+		return strconv.AppendInt(b, int64(v), 10)
+	case nil:
+		return append(b, "null"...)
+	default:
+		return append(b, encode(v)...)
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+}
+
+func comma(b []byte, i int) []byte {
+	if i > 0 {
+		return append(b, ',')
+	}
+	return b
 }
 
 // event is one payload on its way to the client.
