@@ -1,0 +1,97 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/causeway-dev/causeway/api/v1alpha1"
+	"github.com/causeway-dev/causeway/api/version"
+	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/report"
+	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
+)
+
+// reportingMetrics is the mode of reporting in which numbers come from metrics.
+const reportingMetrics = "Metrics"
+
+// follow takes over each valid change of the configuration.
+func (p *process) follow(ctx context.Context) {
+	if err := config.Watch(ctx, p.options.ConfigDir, p.log, p.apply, p.reject); err != nil {
+		p.log.Error("Following the configuration failed; it stays as it is", "error", err)
+	}
+}
+
+func (p *process) apply(rt *config.Runtime) {
+	p.rejected.Store(nil)
+	if p.runtime.Load().Hash == rt.Hash {
+		p.runtime.Store(rt) // the generation may differ
+		p.changed()
+		return
+	}
+	p.accounts.Update(rt)
+	p.runtime.Store(rt)
+	p.metrics.ConfigReloaded(telemetry.ResultOK)
+	p.log.Info("Applied configuration", "hash", rt.Hash, "generation", rt.Bundle.Generation, "accounts", len(rt.Bundle.Pool.Accounts))
+	p.warn(rt)
+	p.changed()
+}
+
+func (p *process) reject(err error) {
+	rejected := &config.Rejected{Reason: config.ReasonInvalid}
+	errors.As(err, &rejected)
+	p.rejected.Store(rejected)
+	p.metrics.ConfigReloaded(telemetry.ResultRejected)
+	p.log.Error("Refused configuration; the one before is served", "reason", rejected.Reason, "error", err)
+	p.changed()
+}
+
+func (p *process) warn(rt *config.Runtime) {
+	for _, w := range rt.Warnings {
+		p.log.Warn("Configuration: "+w, "pool", rt.Bundle.Pool.Name)
+	}
+}
+
+// startReport keeps the pod's BridgeReplica up to date, if this is a pod. What
+// fails there must not keep a proxy from serving.
+func (p *process) startReport(ctx context.Context, tasks *sync.WaitGroup) {
+	pod, cluster, ok := report.InCluster(p.options.Getenv)
+	if !ok {
+		return
+	}
+	sink, err := report.NewAPISink(cluster, pod)
+	if err != nil {
+		p.log.Error("Reporting is off", "error", err)
+		return
+	}
+	reporter := report.New(report.Options{Sink: sink, Source: p.snapshot, Logger: p.log, Written: func(err error) {
+		if err != nil {
+			p.metrics.ReportWritten(telemetry.ResultError)
+			return
+		}
+		p.metrics.ReportWritten(telemetry.ResultOK)
+	}})
+	p.changed = reporter.Changed
+	tasks.Go(func() { reporter.Run(ctx) })
+}
+
+func (p *process) snapshot() report.Snapshot {
+	rt := p.runtime.Load()
+	s := report.Snapshot{
+		Config:         report.Config{Generation: rt.Bundle.Generation, Hash: rt.Bundle.Hash, CredentialsHash: rt.Credentials.Hash},
+		Version:        version.Version,
+		Role:           v1alpha1.RoleServing,
+		Sessions:       report.Sessions{Active: p.bridge.Sessions().Active, Draining: p.drainingSessions()},
+		Accounts:       p.accounts.States(),
+		MinInterval:    time.Duration(rt.Bundle.Reporting.MinIntervalSeconds) * time.Second,
+		NumbersOmitted: rt.Bundle.Reporting.Mode == reportingMetrics,
+	}
+	if r := p.rejected.Load(); r != nil {
+		s.Config = report.Config{Generation: r.Generation, Hash: r.Hash, CredentialsHash: r.CredentialsHash, Rejected: r.Reason}
+	}
+	if p.server.Draining() {
+		s.Role = v1alpha1.RoleDraining
+	}
+	return s
+}

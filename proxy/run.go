@@ -1,0 +1,169 @@
+// Package proxy runs one Causeway proxy: it reads its configuration from a
+// folder, serves clients on one port and Kubernetes on another, and stops
+// without cutting what is under way.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/causeway-dev/causeway/api/version"
+	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/bridge"
+	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/server"
+	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
+)
+
+// Default addresses of the two ports.
+const (
+	DefaultListen    = ":8080"
+	DefaultOpsListen = ":9090"
+)
+
+// Options of Run.
+type Options struct {
+	// ConfigDir holds bundle.json and credentials.json, or manifests.
+	ConfigDir string
+	// Listen and OpsListen are host:port; port 0 = any free one.
+	Listen, OpsListen string
+	Logger            *slog.Logger
+	// Hurry ends the patience of a stop when it is closed, as a second signal
+	// does: turns under way are told that the proxy is going and end. nil = never.
+	Hurry <-chan struct{}
+	// Started is told the actual addresses once both ports are open. nil = nobody.
+	Started func(data, ops net.Addr)
+	// Getenv tells whether this is a pod, and which; nil = os.Getenv.
+	Getenv func(string) string
+}
+
+// Run serves until ctx ends, then stops gracefully and returns nil. An error
+// means that it could not start or that a port failed; it says what to do and
+// names no secret.
+func Run(ctx context.Context, o Options) error {
+	if o.ConfigDir == "" {
+		return errors.New("no configuration: name the folder that holds it, --config DIR")
+	}
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	rt, err := config.Load(o.ConfigDir)
+	if err != nil {
+		return fmt.Errorf("configuration in %s: %w", o.ConfigDir, err)
+	}
+	p, err := assemble(o, rt)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx)
+}
+
+// process is one running proxy.
+type process struct {
+	options  Options
+	log      *slog.Logger
+	runtime  atomic.Pointer[config.Runtime]
+	rejected atomic.Pointer[config.Rejected]
+	accounts *account.Registry
+	metrics  *telemetry.Metrics
+	bridge   *bridge.Bridge
+	server   *server.Server
+	serving  atomic.Bool
+	// changed tells the reporter that there is news.
+	changed func()
+}
+
+func assemble(o Options, rt *config.Runtime) (*process, error) {
+	p := &process{options: o, log: o.Logger, accounts: account.NewRegistry(clock.RealClock{}),
+		metrics: telemetry.NewMetrics(version.Version), changed: func() {}}
+	p.accounts.Update(rt)
+	p.runtime.Store(rt)
+	p.bridge = bridge.New(bridge.Options{Logger: o.Logger, Accounts: p.accounts, Metrics: p.metrics})
+	var err error
+	p.server, err = server.New(server.Options{
+		Logger: o.Logger, Runtime: &p.runtime, Accounts: p.accounts, Turns: p.bridge, Metrics: p.metrics,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("assembling the proxy: %w", err)
+	}
+	p.metrics.WatchSessions(func() telemetry.Sessions {
+		return telemetry.Sessions{Active: p.bridge.Sessions().Active, Draining: p.drainingSessions()}
+	})
+	p.metrics.WatchAccounts(account.AllStates(), func() []string {
+		states := p.accounts.States()
+		names := make([]string, len(states))
+		for i, s := range states {
+			names[i] = s.State
+		}
+		return names
+	})
+	return p, nil
+}
+
+// drainingSessions are the active ones of a proxy that stops.
+func (p *process) drainingSessions() int {
+	if !p.server.Draining() {
+		return 0
+	}
+	return p.bridge.Sessions().Active
+}
+
+// checks are the conditions of readiness. A proxy whose accounts all cool down
+// is ready: it alone can tell its clients for how long.
+func (p *process) checks() []server.Check {
+	draining := server.Check{Name: "draining", OK: !p.server.Draining()}
+	if !draining.OK {
+		draining.Reason = "the proxy is stopping"
+	}
+	listener := server.Check{Name: "listener", OK: p.serving.Load()}
+	if !listener.OK {
+		listener.Reason = "the data port is not open"
+	}
+	accounts := server.Check{Name: "accounts"}
+	states := p.accounts.States()
+	accounts.OK = len(states) == 0
+	for _, s := range states {
+		accounts.OK = accounts.OK || canServe(s.State)
+	}
+	if !accounts.OK {
+		accounts.Reason = "no account is enabled and has a credential"
+	}
+	// A refused change is no reason to stop serving what was valid before.
+	current := server.Check{Name: "config", OK: true}
+	if r := p.rejected.Load(); r != nil {
+		current.Reason = "the newest configuration was refused (" + r.Reason + "); the one before is served"
+	}
+	return []server.Check{current, accounts, listener, draining}
+}
+
+func canServe(state string) bool {
+	switch state {
+	case account.Usable, account.CoolingDown, account.QuotaExhausted, account.ReauthRequired:
+		return true
+	default:
+		return false
+	}
+}
+
+// inPod says whether Kubernetes sends this process its clients.
+func (p *process) inPod() bool { return p.options.Getenv("KUBERNETES_SERVICE_HOST") != "" }
+
+// patience is how long a stop may take from now: what is left of the pod's grace
+// period, less what its end needs. The pre-stop sleep has used its part before
+// the signal came.
+func (p *process) patience() time.Duration {
+	drain := p.runtime.Load().Bundle.Drain
+	seconds := drain.PodGraceSeconds
+	if p.inPod() {
+		seconds -= drain.PreStopSeconds
+	}
+	return max(time.Duration(seconds)*time.Second-finish, time.Second)
+}

@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/causeway-dev/causeway/api/version"
+	"github.com/causeway-dev/causeway/proxy/internal/server"
+)
+
+const (
+	// finish is the end of the grace period that is kept for the last words:
+	// terminal events, closing sockets, the last report.
+	finish = 10 * time.Second
+	// lastWords bounds how long clients may take to read them.
+	lastWords = 5 * time.Second
+)
+
+// ports are the two listeners with their servers.
+type ports struct {
+	data, ops             net.Listener
+	dataServer, opsServer *http.Server
+	// failed gets the error of a port that ended by itself.
+	failed  chan error
+	running sync.WaitGroup
+}
+
+func (p *process) listen(ctx context.Context) (*ports, error) {
+	var lc net.ListenConfig
+	data, err := lc.Listen(ctx, "tcp", p.options.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("opening the data port: %w: choose another one with --listen", err)
+	}
+	ops, err := lc.Listen(ctx, "tcp", p.options.OpsListen)
+	if err != nil {
+		_ = data.Close()
+		return nil, fmt.Errorf("opening the ops port: %w: choose another one with --ops-listen", err)
+	}
+	return &ports{
+		data: data, ops: ops, dataServer: p.server.HTTPServer(), failed: make(chan error, 2),
+		opsServer: server.Ops{Version: version.Version, Metrics: p.metrics.Handler(), Started: p.serving.Load,
+			Checks: p.checks, Logger: p.log}.HTTPServer(),
+	}, nil
+}
+
+func (s *ports) serve() {
+	for port, listener := range map[*http.Server]net.Listener{s.dataServer: s.data, s.opsServer: s.ops} {
+		s.running.Go(func() {
+			if err := port.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				s.failed <- fmt.Errorf("serving %s: %w", listener.Addr(), err)
+			}
+		})
+	}
+}
+
+// run serves until ctx ends or a port fails.
+func (p *process) run(ctx context.Context) error {
+	open, err := p.listen(ctx)
+	if err != nil {
+		return err
+	}
+	// What follows the configuration and reports ends last: a drain may take
+	// hours, in which credentials change.
+	background, end := context.WithCancel(context.WithoutCancel(ctx))
+	var tasks sync.WaitGroup
+	p.startReport(background, &tasks)
+	tasks.Go(func() { p.follow(background) })
+	open.serve()
+	p.serving.Store(true)
+	rt := p.runtime.Load()
+	p.log.Info("Serving", "listen", open.data.Addr().String(), "opsListen", open.ops.Addr().String(), "version", version.Version,
+		"bridge", rt.Bundle.Name, "pool", rt.Bundle.Pool.Name, "accounts", len(rt.Bundle.Pool.Accounts), "hash", rt.Hash)
+	p.warn(rt)
+	if p.options.Started != nil {
+		p.options.Started(open.data.Addr(), open.ops.Addr())
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-open.failed:
+	}
+	p.stop(context.WithoutCancel(ctx), open)
+	end()
+	tasks.Wait()
+	open.close()
+	p.log.Info("Stopped")
+	return err
+}
+
+// stop lets clients go elsewhere, finishes what is under way and ends what does
+// not finish in time with a terminal event.
+func (p *process) stop(ctx context.Context, open *ports) {
+	began, patience := time.Now(), p.patience()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	go p.hurry(ctx, cancel)
+	p.server.Drain()
+	p.changed()
+	p.log.Info("Stopping", "requests", p.server.Live().Count(), "patience", patience.String())
+	p.lag(ctx)
+	shut := make(chan struct{})
+	go func() {
+		defer close(shut)
+		// Closes listeners and idle connections at once, others as they become
+		// idle. Its error is that ctx ended.
+		_ = open.dataServer.Shutdown(ctx)
+	}()
+	// Ends sessions as their turns end; when ctx ends, with their turns.
+	p.bridge.Close(ctx)
+	if p.server.Live().Wait(ctx) != nil {
+		last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+		defer cancelLast()
+		if p.server.Live().Wait(last) != nil {
+			p.log.Warn("Cutting requests that did not end in time", "requests", p.server.Live().Count())
+		}
+	}
+	cancel()
+	<-shut
+	p.serving.Store(false)
+	p.server.Close()
+	p.log.Info("Finished requests", "took", time.Since(began).Round(time.Millisecond).String())
+}
+
+// lag goes on serving until all routers of the cluster know that this pod takes
+// no new connections.
+func (p *process) lag(ctx context.Context) {
+	if !p.inPod() {
+		return
+	}
+	timer := time.NewTimer(time.Duration(p.runtime.Load().Bundle.Drain.EndpointLagSeconds) * time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// hurry ends the patience of a stop when Options.Hurry says so.
+func (p *process) hurry(ctx context.Context, end context.CancelFunc) {
+	select {
+	case <-p.options.Hurry:
+		p.log.Info("Stopping at once")
+		end()
+	case <-ctx.Done():
+	}
+}
+
+// close ends both ports, whatever is left on them.
+func (s *ports) close() {
+	_ = s.dataServer.Close()
+	_ = s.opsServer.Close()
+	s.running.Wait()
+}
