@@ -143,9 +143,16 @@ func (c *composer) add(name string, pairs ...any) {
 	c.events = append(c.events, event{name, encode(append(o, c.tail...))})
 }
 
+// turnStateHeader carries a token that ties the rest of a turn to the account
+// that made it.
+const turnStateHeader = "x-codex-turn-state"
+
 // compose builds the events of a whole, healthy response.
 func (c *composer) compose() []event {
 	c.add("response.created", "response", c.response("in_progress", nil, nil))
+	if state := c.ans.respond.TurnState; state != "" && c.req.socket != nil {
+		c.add("response.metadata", "headers", object{turnStateHeader, c.req.fillAccount(state)})
+	}
 	if c.req.generate {
 		c.add("response.in_progress", "response", c.response("in_progress", nil, nil))
 	}

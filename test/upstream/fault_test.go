@@ -298,7 +298,7 @@ func TestChunksSplitCharacters(t *testing.T) {
 }
 
 func TestLedgerKnowsWhatTheClientGot(t *testing.T) {
-	s := Start(t, Options{Script: Script{Respond: &Respond{Fill: Fill{Deltas: 3, Bytes: 200_000}, Reasoning: "R"}}})
+	s := Start(t, Options{Script: Script{Respond: &Respond{Fill: Fill{Deltas: 3, Bytes: 50_000}, Reasoning: "R"}}})
 	r := post(t, s, "sk", body())
 	k := dial(t, s, "sk")
 	frames := k.turn()

@@ -183,7 +183,9 @@ func last(events []event) event {
 
 func idOf(events []event) string { return gjson.GetBytes(last(events).payload, "response.id").String() }
 
-func codeOf(events []event) string { return gjson.GetBytes(last(events).payload, "error.code").String() }
+func codeOf(events []event) string {
+	return gjson.GetBytes(last(events).payload, "error.code").String()
+}
 
 func names(events []event) []string {
 	var out []string

@@ -47,14 +47,15 @@ type step struct {
 	act  func(context.Context) error
 }
 
-// head is the part of every healthy answer before its events.
+// head is the part of every answer before its events.
 func (t *turn) head() []step {
 	return []step{{act: func(ctx context.Context) error {
-		var scripted map[string]string
-		if t.rule != nil && t.rule.Respond != nil {
-			scripted = t.rule.Respond.Headers
+		r := t.comp.ans.respond
+		headers := t.s.quotas.headers(t.req, r.Headers)
+		if r.TurnState != "" {
+			headers[turnStateHeader] = t.req.fillAccount(r.TurnState)
 		}
-		return t.out.begin(ctx, t.s.quotas.headers(t.req, scripted))
+		return t.out.begin(ctx, headers)
 	}}}
 }
 

@@ -66,6 +66,10 @@ func (r *request) parse() *apiError {
 	return nil
 }
 
+func (r *request) fillAccount(s string) string {
+	return strings.ReplaceAll(s, "{{account}}", r.account)
+}
+
 // describe derives what rules and the ledger ask about.
 func (r *request) describe() {
 	meta, _ := r.fields["client_metadata"].(map[string]any)

@@ -110,7 +110,12 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, req request) {
 		s.deny(w, r, req, RouteResponses, refusal)
 		return
 	}
-	s.newTurn(&req, newHTTPSink(w, r, req.stream)).run(r.Context())
+	k := newHTTPSink(w, r, req.stream)
+	t := s.newTurn(&req, k)
+	t.run(r.Context())
+	if t.outcome == OutcomeMuted || t.outcome == OutcomeCancelled {
+		k.cut(cutFin, 0, "") // net/http would end the body as if it were whole
+	}
 }
 
 // openSocket is the upgrade, which a script can spoil.

@@ -86,6 +86,9 @@ type Respond struct {
 	Events     []json.RawMessage `json:"events,omitempty"`
 	EventsFile string            `json:"eventsFile,omitempty"`
 	Headers    map[string]string `json:"headers,omitempty"`
+	// TurnState is the token x-codex-turn-state: a header over HTTP, an event
+	// response.metadata on a socket. {{account}} becomes the account's name.
+	TurnState string `json:"turnState,omitempty"`
 	// Delay comes before the first event, EventDelay before every other.
 	Delay      Duration `json:"delay,omitempty"`
 	EventDelay Duration `json:"eventDelay,omitempty"`
