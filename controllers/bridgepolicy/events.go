@@ -1,0 +1,80 @@
+package bridgepolicy
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
+	"github.com/causeway-dev/causeway/controllers/internal/conditions"
+	"github.com/causeway-dev/causeway/controllers/internal/notify"
+	"github.com/causeway-dev/causeway/controllers/internal/plan"
+)
+
+// eventsOf lists what a human did or must do, from the change between two
+// statuses. It is pure.
+func eventsOf(w plan.World, p plan.Plan, after *v1alpha1.BridgePolicy, applyErr error) []notify.Event {
+	before := w.Policy.Status.Conditions
+	var list []notify.Event
+	if w.Deployment == nil && applyErr == nil && len(p.Actions) > 0 {
+		list = append(list, notify.Event{Reason: v1alpha1.EventSlotCreated, Action: v1alpha1.ActionRollout,
+			Note: "Created slot " + string(p.Active) + " with revision " + p.Fleet.Revision})
+	}
+	for _, rule := range rules {
+		was, is := conditions.Find(before, rule.condition), conditions.Find(after.Status.Conditions, rule.condition)
+		if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message {
+			continue
+		}
+		if event := rule.event(was, is); event.Reason != "" {
+			event.Note = is.Message
+			list = append(list, event)
+		}
+	}
+	return list
+}
+
+// rules turn changed conditions into events. was may be nil.
+var rules = []struct {
+	condition string
+	event     func(was, is *metav1.Condition) notify.Event
+}{
+	{v1alpha1.ConditionAccepted, func(_, is *metav1.Condition) notify.Event {
+		return warnIf(is.Status == metav1.ConditionFalse, v1alpha1.EventSpecNotAccepted, v1alpha1.ActionReconcile)
+	}},
+	{v1alpha1.ConditionResolvedRefs, func(_, is *metav1.Condition) notify.Event {
+		return warnIf(is.Status == metav1.ConditionFalse, v1alpha1.EventRefsNotResolved, v1alpha1.ActionResolve)
+	}},
+	{v1alpha1.ConditionProgrammed, func(was, is *metav1.Condition) notify.Event {
+		if is.Status == metav1.ConditionTrue && (was == nil || was.Status != metav1.ConditionTrue) {
+			return notify.Event{Reason: v1alpha1.EventConfigProgrammed, Action: v1alpha1.ActionConfig}
+		}
+		refused := is.Reason == v1alpha1.ReasonConfigRejected || is.Reason == v1alpha1.ReasonVersionSkew
+		return warnIf(refused, v1alpha1.EventConfigRejected, v1alpha1.ActionConfig)
+	}},
+	{v1alpha1.ConditionStalled, func(_, is *metav1.Condition) notify.Event {
+		switch is.Reason {
+		case v1alpha1.ReasonAdoptionRefused:
+			return warnIf(true, v1alpha1.EventAdoptionRefused, v1alpha1.ActionReconcile)
+		case v1alpha1.ReasonForbidden:
+			return warnIf(true, v1alpha1.ReasonForbidden, v1alpha1.ActionReconcile)
+		case v1alpha1.ReasonProgressDeadlineExceeded:
+			return warnIf(true, v1alpha1.EventRolloutStalled, v1alpha1.ActionRollout)
+		default:
+			return notify.Event{} // told by another condition
+		}
+	}},
+	{v1alpha1.ConditionUpstreamHealthy, func(was, is *metav1.Condition) notify.Event {
+		if is.Reason == v1alpha1.ReasonCircuitOpen {
+			return warnIf(true, v1alpha1.EventCircuitOpened, v1alpha1.ActionReconcile)
+		}
+		if was != nil && was.Reason == v1alpha1.ReasonCircuitOpen && is.Status == metav1.ConditionTrue {
+			return notify.Event{Reason: v1alpha1.EventCircuitClosed, Action: v1alpha1.ActionReconcile}
+		}
+		return notify.Event{}
+	}},
+}
+
+func warnIf(condition bool, reason, action string) notify.Event {
+	if !condition {
+		return notify.Event{}
+	}
+	return notify.Event{Warning: true, Reason: reason, Action: action}
+}

@@ -1,0 +1,118 @@
+// Command causeway-operator runs the controllers of Causeway.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubeconfigs of cloud providers
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/causeway-dev/causeway/api/version"
+	"github.com/causeway-dev/causeway/controllers"
+)
+
+// options are the flags.
+type options struct {
+	namespaces     string
+	proxyImage     string
+	leaderElect    bool
+	leaderLease    string
+	metricsAddress string
+	healthAddress  string
+	version        bool
+	zap            zap.Options
+}
+
+func main() {
+	o := parse(flag.CommandLine, os.Args[1:])
+	if o.version {
+		_, _ = fmt.Fprintln(os.Stdout, version.Version)
+		return
+	}
+	logger := zap.New(zap.UseFlagOptions(&o.zap))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+		logger.Error(err, "Operator ended")
+		os.Exit(1)
+	}
+}
+
+func parse(flags *flag.FlagSet, args []string) options {
+	var o options
+	flags.StringVar(&o.namespaces, "namespaces", "", "comma-separated namespaces to work in; empty means all")
+	flags.StringVar(&o.proxyImage, "proxy-image", "", "image of proxies whose BridgePolicy names none (required)")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false, "let one of several operators work and the others wait")
+	flags.StringVar(&o.leaderLease, "leader-election-namespace", "", "namespace of the Lease; empty means the operator's own")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
+	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns it off")
+	flags.BoolVar(&o.version, "version", false, "print the version and exit")
+	o.zap.BindFlags(flags)
+	_ = flags.Parse(args) // flag.CommandLine exits by itself
+	return o
+}
+
+func run(ctx context.Context, o options) error {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	config.UserAgent = "causeway-operator/" + version.Version
+	scheme, err := controllers.NewScheme()
+	if err != nil {
+		return fmt.Errorf("registering types: %w", err)
+	}
+	namespaces := split(o.namespaces)
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Cache: controllers.CacheOptions(namespaces),
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        o.healthAddress,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              leaseName(namespaces),
+		LeaderElectionNamespace:       o.leaderLease,
+		LeaderElectionReleaseOnCancel: true, // the process ends right after
+	})
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the liveness check: %w", err)
+	}
+	if err := controllers.Setup(ctx, mgr, controllers.Options{ProxyImage: o.proxyImage}); err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("Starting operator", "version", version.Version, "namespaces", namespaces)
+	return mgr.Start(ctx)
+}
+
+func split(list string) []string {
+	var out []string
+	for _, part := range strings.Split(list, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// leaseName differs for operators that work in different namespaces, so that
+// they do not keep each other waiting.
+func leaseName(namespaces []string) string {
+	if len(namespaces) == 0 {
+		return "causeway-operator"
+	}
+	sum := sha256.Sum256([]byte(strings.Join(namespaces, ",")))
+	return "causeway-operator-" + hex.EncodeToString(sum[:])[:8]
+}

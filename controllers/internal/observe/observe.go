@@ -1,0 +1,121 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
+	"github.com/causeway-dev/causeway/controllers/internal/effective"
+	"github.com/causeway-dev/causeway/controllers/internal/plan"
+	"github.com/causeway-dev/causeway/controllers/internal/reports"
+)
+
+// Observer reads the world of a BridgePolicy. It is safe for concurrent use.
+type Observer struct {
+	cache      client.Reader
+	secrets    *Secrets
+	proxyImage string
+}
+
+// New returns an Observer. proxyImage is the image that the operator was
+// released with.
+func New(cache client.Reader, secrets *Secrets, proxyImage string) *Observer {
+	return &Observer{cache: cache, secrets: secrets, proxyImage: proxyImage}
+}
+
+// Read observes everything a plan needs.
+func (o *Observer) Read(ctx context.Context, policy *v1alpha1.BridgePolicy) (plan.World, error) {
+	w := plan.World{Policy: policy, ProxyImage: o.proxyImage}
+	f := effective.NewFleet(policy, o.proxyImage)
+	var err error
+	if w.Pool, err = get(ctx, o.cache, f.Namespace, policy.Spec.AccountPoolRef.Name, &v1alpha1.AccountPool{}); err != nil {
+		return w, err
+	}
+	if ref := policy.Spec.CircuitPolicyRef; ref != nil {
+		if w.Circuit, err = get(ctx, o.cache, f.Namespace, ref.Name, &v1alpha1.CircuitPolicy{}); err != nil {
+			return w, err
+		}
+	}
+	if w.Secrets, err = o.secrets.Read(ctx, f.Namespace, PolicySecrets(policy, w.Pool)); err != nil {
+		return w, err
+	}
+	if w.Config, err = get(ctx, o.cache, f.Namespace, f.ConfigName(), &corev1.ConfigMap{}); err != nil {
+		return w, err
+	}
+	blue := effective.Slot{Fleet: f, Slot: v1alpha1.SlotBlue}
+	if w.Deployment, err = get(ctx, o.cache, f.Namespace, blue.ObjectName(), &appsv1.Deployment{}); err != nil {
+		return w, err
+	}
+	w.Reports, err = Reports(ctx, o.cache, types.NamespacedName{Namespace: f.Namespace, Name: f.Name})
+	return w, err
+}
+
+// Reports returns the live pods of a policy with what they report.
+func Reports(ctx context.Context, cache client.Reader, policy types.NamespacedName) ([]reports.Report, error) {
+	var pods corev1.PodList
+	if err := cache.List(ctx, &pods, client.InNamespace(policy.Namespace), client.MatchingFields{IndexPolicy: policy.Name}); err != nil {
+		return nil, fmt.Errorf("listing Pods: %w", err)
+	}
+	var replicas v1alpha1.BridgeReplicaList
+	if err := cache.List(ctx, &replicas, client.InNamespace(policy.Namespace), client.MatchingFields{IndexPolicy: policy.Name}); err != nil {
+		return nil, fmt.Errorf("listing BridgeReplicas: %w", err)
+	}
+	return reports.Join(pointers(pods.Items), pointers(replicas.Items)), nil
+}
+
+func pointers[T any](items []T) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
+	}
+	return list
+}
+
+// get returns the object, or nil when it does not exist.
+func get[T client.Object](ctx context.Context, cache client.Reader, namespace, name string, into T) (T, error) {
+	var none T
+	err := cache.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
+	switch {
+	case apierrors.IsNotFound(err):
+		return none, nil
+	case err != nil:
+		return none, fmt.Errorf("reading %T %s: %w", into, name, err)
+	}
+	return into, nil
+}
+
+// PolicySecrets names the Secrets that a policy and its pool refer to, sorted.
+// pool may be nil.
+func PolicySecrets(policy *v1alpha1.BridgePolicy, pool *v1alpha1.AccountPool) []string {
+	var names []string
+	if ref := policy.Spec.Clients.KeysSecretRef; ref != nil {
+		names = append(names, ref.Name)
+	}
+	if pool != nil {
+		names = append(names, PoolSecrets(pool)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// PoolSecrets names the Secrets that a pool refers to, sorted.
+func PoolSecrets(pool *v1alpha1.AccountPool) []string {
+	var names []string
+	for _, a := range pool.Spec.Accounts {
+		if a.APIKey != nil {
+			names = append(names, a.APIKey.SecretRef.Name)
+		}
+		if a.OAuth != nil {
+			names = append(names, a.OAuth.SeedSecretRef.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,122 @@
+// Package plan decides what to do next for a BridgePolicy. It is pure: a World
+// and a time go in, Actions and Facts come out.
+package plan
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	apieffective "github.com/causeway-dev/causeway/api/effective"
+	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
+	"github.com/causeway-dev/causeway/controllers/internal/desired"
+	"github.com/causeway-dev/causeway/controllers/internal/effective"
+	"github.com/causeway-dev/causeway/controllers/internal/reports"
+)
+
+// World is what was observed for one BridgePolicy.
+type World struct {
+	Policy *v1alpha1.BridgePolicy
+	// Pool and Circuit are nil when they do not exist.
+	Pool    *v1alpha1.AccountPool
+	Circuit *v1alpha1.CircuitPolicy
+	// Secrets holds the content of those that exist, by name. It must not be
+	// logged, and nothing of it may go into Facts.
+	Secrets map[string]map[string][]byte
+	// Config is the ConfigMap as it is now, nil when there is none.
+	Config *corev1.ConfigMap
+	// Deployment of the active slot, nil when there is none.
+	Deployment *appsv1.Deployment
+	// Reports are the live pods of the policy with their BridgeReplicas.
+	Reports []reports.Report
+	// ProxyImage is the image that the operator was released with.
+	ProxyImage string
+}
+
+// Plan is what to do and what was found.
+type Plan struct {
+	Actions []Action
+	// Wait is when to look again though nothing changed; 0 = not needed.
+	Wait time.Duration
+	Facts
+}
+
+// Facts are what a status is made from.
+type Facts struct {
+	Fleet  effective.Fleet
+	Active v1alpha1.SlotName
+
+	Accepted Verdict
+	Refs     Verdict
+	Paused   bool
+	// Warnings are valid but risky choices of the spec.
+	Warnings []apieffective.Warning
+	// BundleHash and CredentialsHash name the configuration that proxies shall
+	// serve; empty when there is none yet.
+	BundleHash, CredentialsHash string
+	Programmed                  Acknowledgement
+	Reports                     reports.Merged
+}
+
+// ConfigHash names both documents in one word; empty when there are none yet.
+func (f Facts) ConfigHash() string {
+	if f.BundleHash == "" {
+		return ""
+	}
+	return reports.ConfigHash(f.BundleHash, f.CredentialsHash)
+}
+
+// Verdict is a condition before it becomes one.
+type Verdict struct {
+	OK      bool
+	Reason  string
+	Message string
+}
+
+// Action is one thing to do. The set of actions is closed.
+type Action interface{ action() }
+
+// GrantAccess makes the proxies' ServiceAccount, Role and RoleBinding.
+type GrantAccess struct{ Fleet effective.Fleet }
+
+// WriteConfig stores the documents of the proxies.
+type WriteConfig struct {
+	Fleet     effective.Fleet
+	Documents desired.Documents
+}
+
+// ApplySlot brings the Deployment and the PodDisruptionBudget of a slot up to
+// date, but for the number of replicas.
+type ApplySlot struct{ Slot effective.Slot }
+
+// ScaleSlot sets the number of replicas of a slot.
+type ScaleSlot struct {
+	Slot     effective.Slot
+	Replicas int32
+}
+
+// SwitchRoute points the Service of the clients to a slot, and the Services of
+// the slots to theirs.
+type SwitchRoute struct{ Active effective.Slot }
+
+// NotifyPods marks pods with the configuration they shall serve, which makes
+// the kubelet sync their files at once.
+type NotifyPods struct {
+	Pods []PodRef
+	Hash string
+}
+
+// PodRef names one pod and no later one of the same name.
+type PodRef struct {
+	types.NamespacedName
+	UID types.UID
+}
+
+func (GrantAccess) action() {}
+func (WriteConfig) action() {}
+func (ApplySlot) action()   {}
+func (ScaleSlot) action()   {}
+func (SwitchRoute) action() {}
+func (NotifyPods) action()  {}

@@ -1,0 +1,173 @@
+// Package controllers wires the controllers of the operator.
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/openapi"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
+	"github.com/causeway-dev/causeway/controllers/accountpool"
+	"github.com/causeway-dev/causeway/controllers/bridgepolicy"
+	"github.com/causeway-dev/causeway/controllers/bridgereplica"
+	"github.com/causeway-dev/causeway/controllers/circuitpolicy"
+	"github.com/causeway-dev/causeway/controllers/internal/apply"
+	"github.com/causeway-dev/causeway/controllers/internal/notify"
+	"github.com/causeway-dev/causeway/controllers/internal/observe"
+	"github.com/causeway-dev/causeway/controllers/internal/served"
+	"github.com/causeway-dev/causeway/controllers/internal/status"
+	"github.com/causeway-dev/causeway/controllers/internal/wake"
+)
+
+// Options of the controllers.
+type Options struct {
+	// ProxyImage is the image of bridges that name none.
+	ProxyImage string
+	// Clock is the real one when nil.
+	Clock clock.PassiveClock
+	// Concurrency is how many objects of a kind are reconciled at once; 0 = 4.
+	Concurrency int
+}
+
+const defaultConcurrency = 4
+
+// Setup adds all controllers and the readiness check to the manager. The
+// manager must have been made with CacheOptions and Scheme.
+func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	if o.ProxyImage == "" {
+		return errors.New("the image of the proxy is not set")
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = defaultConcurrency
+	}
+	if err := observe.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := addReadiness(mgr, o.Clock); err != nil {
+		return err
+	}
+	s := setup{
+		mgr: mgr, o: o, finder: wake.Finder{Cache: mgr.GetClient()},
+		secrets: observe.NewSecrets(mgr.GetClient(), mgr.GetAPIReader()),
+		status:  status.NewWriter(mgr.GetClient()),
+		events:  notify.NewRecorder(mgr.GetEventRecorder("causeway-operator"), o.Clock),
+	}
+	for name, add := range map[string]func() error{
+		v1alpha1.KindAccountPool: s.accountPool, v1alpha1.KindCircuitPolicy: s.circuitPolicy,
+		v1alpha1.KindBridgePolicy: s.bridgePolicy, v1alpha1.KindBridgeReplica: s.bridgeReplica,
+	} {
+		if err := add(); err != nil {
+			return fmt.Errorf("adding the controller of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// addReadiness makes the operator unready, with the reason, while the API
+// server does not serve our kinds as this version needs them.
+func addReadiness(mgr ctrl.Manager, c clock.PassiveClock) error {
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making the discovery client: %w", err)
+	}
+	checker := served.NewChecker(openapi.ToClientWithContext(d.OpenAPIV3()), c)
+	if err := mgr.AddReadyzCheck("custom-resource-definitions", checker.Check); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	return nil
+}
+
+// setup holds what the controllers share.
+type setup struct {
+	mgr     ctrl.Manager
+	o       Options
+	finder  wake.Finder
+	secrets *observe.Secrets
+	status  *status.Writer
+	events  *notify.Recorder
+}
+
+func (s setup) options() controller.Options {
+	return controller.Options{MaxConcurrentReconciles: s.o.Concurrency}
+}
+
+func (s setup) accountPool() error {
+	r := &accountpool.Reconciler{
+		Client: s.mgr.GetClient(), Secrets: s.secrets, Status: s.status, Events: s.events, Clock: s.o.Clock,
+	}
+	return ctrl.NewControllerManagedBy(s.mgr).WithOptions(s.options()).
+		For(&v1alpha1.AccountPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.BridgePolicy{}, wake.Map(s.finder.PoolOfPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.BridgeReplica{}, wake.Reports(s.finder.PoolOf)).
+		Watches(&corev1.Pod{}, wake.Map(s.finder.PoolOf), builder.WithPredicates(wake.PodFacts())).
+		WatchesMetadata(&corev1.Secret{}, wake.Map(s.finder.PoolsOfSecret)).
+		Complete(reconcile.AsReconciler(s.mgr.GetClient(), r))
+}
+
+func (s setup) circuitPolicy() error {
+	r := &circuitpolicy.Reconciler{Client: s.mgr.GetClient(), Status: s.status, Clock: s.o.Clock}
+	return ctrl.NewControllerManagedBy(s.mgr).WithOptions(s.options()).
+		For(&v1alpha1.CircuitPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.BridgePolicy{}, wake.Map(s.finder.CircuitOfPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(reconcile.AsReconciler(s.mgr.GetClient(), r))
+}
+
+func (s setup) bridgePolicy() error {
+	r := &bridgepolicy.Reconciler{
+		Client:   s.mgr.GetClient(),
+		Observer: observe.New(s.mgr.GetClient(), s.secrets, s.o.ProxyImage),
+		Applier:  apply.New(s.mgr.GetClient(), s.mgr.GetAPIReader()),
+		Status:   s.status, Events: s.events, Clock: s.o.Clock,
+	}
+	return ctrl.NewControllerManagedBy(s.mgr).WithOptions(s.options()).
+		For(&v1alpha1.BridgePolicy{}, builder.WithPredicates(wake.SpecOrAnnotations())).
+		Owns(&corev1.ConfigMap{}).
+		Owns(&corev1.Secret{}, builder.OnlyMetadata).
+		Owns(&corev1.ServiceAccount{}).
+		Owns(&rbacv1.Role{}).
+		Owns(&rbacv1.RoleBinding{}).
+		Owns(&appsv1.Deployment{}, builder.WithPredicates(wake.DeploymentFacts())).
+		Owns(&corev1.Service{}).
+		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(wake.Drift())).
+		Watches(&v1alpha1.AccountPool{}, wake.Map(s.finder.PoliciesOfPool), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.CircuitPolicy{}, wake.Map(s.finder.PoliciesOfCircuit), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.BridgeReplica{}, wake.Reports(s.finder.PolicyOf)).
+		Watches(&corev1.Pod{}, wake.Map(s.finder.PolicyOf), builder.WithPredicates(wake.PodFacts())).
+		WatchesMetadata(&corev1.Secret{}, wake.Map(s.finder.PoliciesOfSecret)).
+		Complete(r)
+}
+
+func (s setup) bridgeReplica() error {
+	r := &bridgereplica.Reconciler{Client: s.mgr.GetClient()}
+	ofPod := handler.EnqueueRequestForOwner(s.mgr.GetScheme(), s.mgr.GetRESTMapper(), &corev1.Pod{})
+	return ctrl.NewControllerManagedBy(s.mgr).Named("bridgereplica").WithOptions(s.options()).
+		For(&corev1.Pod{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&v1alpha1.BridgeReplica{}, ofPod, builder.WithPredicates(onlyGone())).
+		Complete(reconcile.AsReconciler(s.mgr.GetClient(), r))
+}
+
+// onlyGone lets nothing through but deletions.
+func onlyGone() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
+}
