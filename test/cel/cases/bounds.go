@@ -68,6 +68,17 @@ func Bounds(schema, manifest Object, part string) []Bound {
 	return w.found
 }
 
+// Edges sets every number of the schema below part to each of its bounds, where
+// it has to be fine, in a manifest that is otherwise valid.
+func Edges(schema, manifest Object, part string) []Bound {
+	w := &walker{manifest: manifest, edges: true}
+	node, _ := schema["properties"].(Object)[part].(Object)
+	if value, ok := manifest[part]; ok {
+		w.walk(node, value, trail{part})
+	}
+	return w.found
+}
+
 // trail is a path of keys and indices into a manifest.
 type trail []any
 
@@ -91,6 +102,7 @@ func (t trail) String() string {
 
 type walker struct {
 	manifest Object
+	edges    bool
 	found    []Bound
 }
 
@@ -98,7 +110,11 @@ type walker struct {
 var foreign = []string{"spec.pod.affinity", "spec.pod.tolerations", "spec.pod.topologySpreadConstraints", "status.conditions"}
 
 func (w *walker) walk(schema Object, value any, at trail) {
-	w.scalar(schema, value, at)
+	if w.edges {
+		w.edge(schema, at)
+	} else {
+		w.scalar(schema, value, at)
+	}
 	if slices.Contains(foreign, at.String()) {
 		if list, ok := value.([]any); ok {
 			w.list(schema, list, at)
@@ -121,6 +137,14 @@ func (w *walker) add(name string, at trail, value any, message string) {
 	w.found = append(w.found, Bound{
 		Name: at.String() + " " + name, Object: replace(w.manifest, at, value), Field: at.String(), Message: message,
 	})
+}
+
+func (w *walker) edge(schema Object, at trail) {
+	for _, key := range []string{"minimum", "maximum"} {
+		if bound, ok := schema[key].(float64); ok {
+			w.add(key, at, bound, "")
+		}
+	}
 }
 
 func (w *walker) scalar(schema Object, value any, at trail) {
@@ -148,6 +172,9 @@ func (w *walker) scalar(schema Object, value any, at trail) {
 }
 
 func (w *walker) list(schema Object, value []any, at trail) {
+	if w.edges {
+		return
+	}
 	if most, ok := schema["maxItems"].(float64); ok && len(value) > 0 {
 		long := make([]any, 0, int(most)+1)
 		for range int(most) + 1 {
@@ -161,6 +188,18 @@ func (w *walker) list(schema Object, value []any, at trail) {
 }
 
 func (w *walker) object(schema, value Object, at trail) {
+	if !w.edges {
+		w.shape(schema, at)
+	}
+	properties, _ := schema["properties"].(Object)
+	for _, name := range slices.SortedFunc(maps.Keys(value), cmp.Compare[string]) {
+		if property, ok := properties[name].(Object); ok {
+			w.walk(property, value[name], at.with(name))
+		}
+	}
+}
+
+func (w *walker) shape(schema Object, at trail) {
 	if most, ok := schema["maxProperties"].(float64); ok {
 		long := Object{}
 		for i := range int(most) + 1 {
@@ -175,12 +214,6 @@ func (w *walker) object(schema, value Object, at trail) {
 			Name: child.String() + " missing", Object: replace(w.manifest, child, nil),
 			Field: child.String(), Message: "Required value", Missing: true,
 		})
-	}
-	properties, _ := schema["properties"].(Object)
-	for _, name := range slices.SortedFunc(maps.Keys(value), cmp.Compare[string]) {
-		if property, ok := properties[name].(Object); ok {
-			w.walk(property, value[name], at.with(name))
-		}
 	}
 }
 
