@@ -156,7 +156,11 @@ func (c *Client) read(stream io.Reader, begun time.Time, answer *Answer) error {
 			answer.FirstEvent = time.Since(begun)
 		}
 		answer.Events = append(answer.Events, e.Type)
-		if done, err := c.take(e, answer); done || err != nil {
+		if done, err := c.take(e, answer); err != nil {
+			return err
+		} else if done {
+			// To the end, so that the next request can use the connection.
+			_, err := io.Copy(io.Discard, stream)
 			return err
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"os"
 )
 
-// HTTPClient trusts the certificates in caFile; empty means the system's.
-func HTTPClient(caFile string) (*http.Client, error) {
+// HTTPClient trusts the certificates in caFile; empty means the system's. The
+// server's certificate must name serverName; empty means the host of the URL.
+func HTTPClient(caFile, serverName string) (*http.Client, error) {
 	if caFile == "" {
 		return &http.Client{}, nil
 	}
@@ -21,6 +22,6 @@ func HTTPClient(caFile string) (*http.Client, error) {
 	if !roots.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("%s holds no certificate", caFile)
 	}
-	conf := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	conf := &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}, nil
 }

@@ -29,6 +29,7 @@ func run(ctx context.Context) error {
 	proxy := flag.String("proxy", "http://127.0.0.1:8080/v1", "base `URL` of the proxy")
 	ledger := flag.String("ledger", "", "`URL` of the scripted upstream's ledger")
 	ca := flag.String("ca", "", "`file` with the certificate authority of the ledger")
+	serverName := flag.String("server-name", "", "`name` in the ledger's certificate, if it is not the host of its URL")
 	model := flag.String("model", "gpt-5.5", "model to ask for")
 	within := flag.Duration("within", 2*time.Minute, "time for the whole conversation")
 	flag.Parse()
@@ -37,11 +38,11 @@ func run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, *within)
 	defer cancel()
-	trusting, err := conversation.HTTPClient(*ca)
+	trusting, err := conversation.HTTPClient(*ca, *serverName)
 	if err != nil {
 		return err
 	}
-	plain, err := conversation.HTTPClient("")
+	plain, err := conversation.HTTPClient("", "")
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func run(ctx context.Context) error {
 // demonstrate holds the conversation: first undisturbed, then without the
 // account that has served it so far.
 func demonstrate(ctx context.Context, m *manifests, up *upstream, proxy *process) error {
-	trusting, err := conversation.HTTPClient(filepath.Join(up.dir, caFile))
+	trusting, err := conversation.HTTPClient(filepath.Join(up.dir, caFile), "")
 	if err != nil {
 		return err
 	}
