@@ -7,15 +7,16 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubeconfigs of cloud providers
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/causeway-dev/causeway/api/version"
@@ -30,8 +31,8 @@ type options struct {
 	leaderLease    string
 	metricsAddress string
 	healthAddress  string
+	logLevel       slog.Level
 	version        bool
-	zap            zap.Options
 }
 
 func main() {
@@ -40,7 +41,7 @@ func main() {
 		_, _ = fmt.Fprintln(os.Stdout, version.Version)
 		return
 	}
-	logger := zap.New(zap.UseFlagOptions(&o.zap))
+	logger := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: o.logLevel}))
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
@@ -58,7 +59,7 @@ func parse(flags *flag.FlagSet, args []string) options {
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns it off")
 	flags.BoolVar(&o.version, "version", false, "print the version and exit")
-	o.zap.BindFlags(flags)
+	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "least level to log: DEBUG, INFO, WARN or ERROR")
 	_ = flags.Parse(args) // flag.CommandLine exits by itself
 	return o
 }
@@ -92,7 +93,7 @@ func run(ctx context.Context, o options) error {
 	if err := controllers.Setup(ctx, mgr, controllers.Options{ProxyImage: o.proxyImage}); err != nil {
 		return err
 	}
-	ctrl.LoggerFrom(ctx).Info("Starting operator", "version", version.Version, "namespaces", namespaces)
+	ctrl.Log.Info("Starting operator", "version", version.Version, "namespaces", namespaces)
 	return mgr.Start(ctx)
 }
 
