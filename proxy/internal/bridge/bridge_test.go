@@ -42,9 +42,9 @@ func TestConversationIsAnchored(t *testing.T) {
 
 func TestEventsAreRelayedByteForByte(t *testing.T) {
 	for name, respond := range map[string]upstream.Respond{
-		"text":       {Text: "Hello, world. Grüße, 世界 🌍"},
-		"tool calls": {ToolCalls: []upstream.ToolCall{{Name: "shell", Arguments: `{"cmd":"echo \"é\""}`}, {Name: "patch", Arguments: "*** x", Custom: true}}},
-		"reasoning":  {Reasoning: "thinking about it", Text: "ok"},
+		"text":                                 {Text: "Hello, world. Grüße, 世界 🌍"},
+		"tool calls":                           {ToolCalls: []upstream.ToolCall{{Name: "shell", Arguments: `{"cmd":"echo \"é\""}`}, {Name: "patch", Arguments: "*** x", Custom: true}}},
+		"reasoning":                            {Reasoning: "thinking about it", Text: "ok"},
 		"multi-byte characters split anywhere": {Text: strings.Repeat("世界🌍é ", 40), ChunkBytes: 3},
 		"a 12 MiB event":                       {Fill: upstream.Fill{Deltas: 1, Bytes: 12 << 20}},
 		"many deltas":                          {Fill: upstream.Fill{Deltas: 3000, Bytes: 40}},

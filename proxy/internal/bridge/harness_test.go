@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -402,4 +404,33 @@ func (r *rig) noDuplicates() {
 // thread are the headers of a Codex thread.
 func thread(id string) []string {
 	return []string{"thread-id", id, "session-id", id, "originator", "codex_exec"}
+}
+
+// closed waits until the upstream has closed n sockets that carried turns.
+func (r *rig) closed(n int) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		closed := 0
+		for _, c := range r.up.Ledger().Connections() {
+			if !c.Closed.IsZero() && c.Transport == "ws" {
+				closed++
+			}
+		}
+		if closed >= n && r.settled() {
+			return
+		}
+		runtime.Gosched()
+	}
+	r.t.Fatalf("fewer than %d sockets were closed", n)
+}
+
+// settled says whether the proxy has no turn in flight.
+func (r *rig) settled() bool { return r.bridge.Sessions().Active == 0 }
+
+func (r *rig) scrape() string {
+	w := httptest.NewRecorder()
+	r.metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
 }

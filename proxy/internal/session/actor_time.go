@@ -23,20 +23,20 @@ func (a *actor) nextDue() time.Time {
 		}
 	}
 	for _, f := range a.flights {
-		due, _ := f.deadline()
-		earlier(due)
-		if !f.expiring.IsZero() {
-			earlier(f.expiring.Add(expiryGrace))
+		if f.gone {
+			continue // its link's limit is its own
+		}
+		if due, _ := f.deadline(); f.expiring.IsZero() {
+			earlier(due)
+		} else {
+			earlier(f.expiring.Add(expiryGrace)) // due is past already
 		}
 	}
 	for _, l := range a.leaving {
 		earlier(l.until)
 	}
-	if len(a.flights) == 0 {
+	if len(a.flights) == 0 && len(a.leaving) == 0 {
 		earlier(a.idleSince.Add(idleLimit(a.key.Kind)))
-	}
-	if next.Before(now) && len(a.flights) > 0 {
-		next = now.Add(expiryGrace) // something is expiring already
 	}
 	return next
 }
