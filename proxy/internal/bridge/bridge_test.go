@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -46,8 +47,11 @@ func TestEventsAreRelayedByteForByte(t *testing.T) {
 		"tool calls":                           {ToolCalls: []upstream.ToolCall{{Name: "shell", Arguments: `{"cmd":"echo \"é\""}`}, {Name: "patch", Arguments: "*** x", Custom: true}}},
 		"reasoning":                            {Reasoning: "thinking about it", Text: "ok"},
 		"multi-byte characters split anywhere": {Text: strings.Repeat("世界🌍é ", 40), ChunkBytes: 3},
-		"a 12 MiB event":                       {Fill: upstream.Fill{Deltas: 1, Bytes: 12 << 20}},
-		"many deltas":                          {Fill: upstream.Fill{Deltas: 3000, Bytes: 40}},
+		"a 12 MiB event": {Events: []json.RawMessage{
+			json.RawMessage(`{"type":"response.created","response":{"id":"{{id}}","status":"in_progress"},"sequence_number":0}`),
+			json.RawMessage(`{"type":"response.output_item.done","item":{"type":"image_generation_call","id":"ig_1","result":"` + strings.Repeat("QUJD", 3<<20) + `"},"sequence_number":1}`),
+			json.RawMessage(`{"type":"response.completed","response":{"id":"{{id}}","status":"completed","output":[]},"sequence_number":2}`)}},
+		"many deltas": {Fill: upstream.Fill{Deltas: 3000, Bytes: 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, headers := range [][]string{thread("bytes"), nil} { // WebSocket, and HTTP

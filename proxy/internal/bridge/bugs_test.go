@@ -181,7 +181,7 @@ func TestB20_DeadConnectionIsNotUsedAgain(t *testing.T) {
 			if fault.Action == upstream.ActErrorFrame && (first.status != 500 || gjson.Get(first.body, "error.code").Str != "server_error") {
 				t.Fatalf("first: %d %s", first.status, first.body)
 			}
-			r.closed(1)
+			r.closed()
 			out := c.say("two")
 			if out.last().name != "response.completed" {
 				t.Fatalf("second: %d %s %s", out.status, out.body, out.names())
@@ -202,7 +202,7 @@ func TestB23_AnchorOfAConnectionStaysOnIt(t *testing.T) {
 		r := newRig(t, rigOptions{script: closeOnce})
 		c := r.conversation(thread("b23")...)
 		first := c.say("go")
-		r.closed(1)
+		r.closed()
 		out := c.send(first.results("ok")...)
 		if out.last().name != "response.completed" {
 			t.Fatalf("%d %s", out.status, out.body)
@@ -215,7 +215,7 @@ func TestB23_AnchorOfAConnectionStaysOnIt(t *testing.T) {
 		r := newRig(t, rigOptions{script: closeOnce})
 		c := r.conversation(thread("b23")...)
 		first := c.say("go")
-		r.closed(1)
+		r.closed()
 		only, err := json.Marshal(first.results("ok"))
 		if err != nil {
 			t.Fatal(err)
@@ -234,7 +234,7 @@ func TestB23_AnchorOfAConnectionStaysOnIt(t *testing.T) {
 		r := newRig(t, rigOptions{script: closeOnce})
 		first := r.do(call{header: thread("b23"), body: hello})
 		id := gjson.Get(first.events[0].data, "response.id").Str
-		r.closed(1)
+		r.closed()
 		out := r.do(call{header: thread("b23"), body: `{"model":"gpt-5.5","stream":true,"store":false,"previous_response_id":"` + id + `","input":[{"role":"user","content":"x"}]}`})
 		if out.status != 400 || gjson.Get(out.body, "error.code").Str != "previous_response_not_found" {
 			t.Fatalf("%d %s", out.status, out.body)

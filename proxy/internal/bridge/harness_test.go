@@ -406,28 +406,17 @@ func thread(id string) []string {
 	return []string{"thread-id", id, "session-id", id, "originator", "codex_exec"}
 }
 
-// closed waits until the upstream has closed n sockets that carried turns.
-func (r *rig) closed(n int) {
+// closed waits until the proxy has no connection to the upstream.
+func (r *rig) closed() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	for ctx.Err() == nil {
-		closed := 0
-		for _, c := range r.up.Ledger().Connections() {
-			if !c.Closed.IsZero() && c.Transport == "ws" {
-				closed++
-			}
-		}
-		if closed >= n && r.settled() {
-			return
+	deadline := time.Now().Add(10 * time.Second)
+	for r.bridge.Sessions().Connections > 0 || r.bridge.Sessions().Active > 0 {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("still open: %+v", r.bridge.Sessions())
 		}
 		runtime.Gosched()
 	}
-	r.t.Fatalf("fewer than %d sockets were closed", n)
 }
-
-// settled says whether the proxy has no turn in flight.
-func (r *rig) settled() bool { return r.bridge.Sessions().Active == 0 }
 
 func (r *rig) scrape() string {
 	w := httptest.NewRecorder()

@@ -69,6 +69,7 @@ type (
 		err     error
 	}
 	sent struct {
+		link    *link
 		flight  *flight
 		attempt int
 		err     error
@@ -218,7 +219,7 @@ func (a *actor) advance() {
 	var next *flight
 	for _, f := range a.flights {
 		switch f.stage {
-		case stageLeasing, stageDialing, stageSending:
+		case stageLeasing, stageDialing, stageQueued, stageSending:
 			if !f.gone {
 				return
 			}
@@ -272,7 +273,10 @@ func (a *actor) leased(m leased) {
 		return
 	}
 	f.lease = m.lease
-	a.connect(f)
+	a.catchUp() // a socket that has just ended is not used
+	if f.stage == stageLeasing {
+		a.connect(f)
+	}
 }
 
 // connect finds or opens the connection for a flight that has its account.
@@ -283,6 +287,10 @@ func (a *actor) connect(f *flight) {
 		f.transport = HTTP
 	}
 	if a.link != nil && f.transport == WebSocket && a.link.transport == WebSocket && a.link.account == name {
+		if a.link.writing {
+			f.stage, a.link.next = stageQueued, f
+			return
+		}
 		a.send(f, a.link)
 		return
 	}
@@ -337,6 +345,7 @@ func (a *actor) open(f *flight, conn upstream.Conn) {
 		l.leaving = true
 		a.leaving = append(a.leaving, l)
 	}
+	a.registry.sockets.Add(1)
 	go a.read(l)
 	a.send(f, l)
 }
@@ -389,6 +398,7 @@ func (a *actor) send(f *flight, l *link) {
 	f.note(FactDispatched)
 	l.uncreated, l.live, l.lastUse = f, append(l.live, f), f.sent
 	l.turns++
+	l.writing = true
 	if l.transport == WebSocket {
 		f.turn.Out.setHead(l.conn.Header(), l.turns == 1)
 	}
@@ -400,19 +410,29 @@ func (a *actor) send(f *flight, l *link) {
 		if err == nil {
 			a.services.Observer.RequestSent(l.transport, request.Size())
 		}
-		a.post(sent{f, attempt, err})
+		a.post(sent{l, f, attempt, err})
 	}()
 }
 
 func (a *actor) sent(m sent) {
-	f := m.flight
-	if f.stage != stageSending || f.attempt != m.attempt {
-		return
+	m.link.writing = false
+	if f := m.flight; f.stage == stageSending && f.attempt == m.attempt {
+		if m.err == nil {
+			f.stage = stageSent
+		} else {
+			f.facts = append(f.facts, sendFact(m.err))
+			a.judge(f, nil)
+		}
 	}
-	if m.err == nil {
-		f.stage = stageSent
-		return
+	a.sendNext(m.link)
+}
+
+// sendNext goes on with the flight that waited for a write to end; if the link
+// left meanwhile, it gets another one.
+func (a *actor) sendNext(l *link) {
+	f := l.next
+	l.next = nil
+	if f != nil && f.stage == stageQueued {
+		a.connect(f)
 	}
-	f.facts = append(f.facts, sendFact(m.err))
-	a.judge(f, nil)
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"time"
@@ -42,7 +43,7 @@ func (l *link) match(e *upstream.Event) *flight {
 		return nil
 	}
 	id := ""
-	if len(l.live) > 1 || e.Kind.Terminal() || e.Kind == upstream.KindCreated {
+	if len(l.live) > 1 || e.Kind != upstream.KindOther || bytes.Contains(e.Data, responseIDMember) {
 		id = responseID(e.Data)
 	}
 	if id != "" {
@@ -64,6 +65,10 @@ func (l *link) match(e *upstream.Event) *flight {
 	}
 	return nil
 }
+
+// responseIDMember is what an event of another response would carry; most events
+// do not, and are not parsed for it.
+var responseIDMember = []byte(`"response_id"`)
 
 // responseID is the id of the response an event names; it shares the event's
 // memory.
@@ -176,9 +181,7 @@ func (a *actor) learnTurnState(l *link, e upstream.Event) {
 
 // linkEnded judges what was still running on a connection that is gone.
 func (a *actor) linkEnded(l *link, err error) {
-	a.forget(l)
-	l.conn.Close()
-	a.record = Apply(a.record, Event{ConnectionGone: l.generation}, time.Now())
+	a.end(l)
 	live := append([]*flight(nil), l.live...)
 	for _, f := range live {
 		if f.gone {
@@ -188,6 +191,7 @@ func (a *actor) linkEnded(l *link, err error) {
 		}
 		a.judge(f, nil)
 	}
+	a.sendNext(l)
 }
 
 // sendFact is what an error of Send or Receive means.

@@ -213,7 +213,7 @@ func (a *actor) leave(l *link, until time.Time) {
 	if a.link == l {
 		a.link = nil
 	}
-	if !l.leaving {
+	if !l.leaving && !l.ended {
 		l.leaving = true
 		a.leaving = append(a.leaving, l)
 	}
@@ -241,9 +241,19 @@ func (a *actor) tidy(l *link) {
 }
 
 func (a *actor) close(l *link) {
+	a.end(l)
+	a.sendNext(l)
+}
+
+// end closes a link for good, once.
+func (a *actor) end(l *link) {
 	a.forget(l)
-	l.conn.Close()
-	a.record = Apply(a.record, Event{ConnectionGone: l.generation}, time.Now())
+	if !l.ended {
+		l.ended = true
+		l.conn.Close()
+		a.registry.sockets.Add(-1)
+		a.record = Apply(a.record, Event{ConnectionGone: l.generation}, time.Now())
+	}
 }
 
 // forget drops a link from the actor's lists.

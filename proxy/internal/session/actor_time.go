@@ -78,22 +78,25 @@ func (f *flight) idleDue(idle time.Duration) time.Time {
 }
 
 func (a *actor) expire(now time.Time) {
-	// What has arrived already wins over the clock.
-	for {
-		select {
-		case in := <-a.frames:
-			a.receive(in)
-			continue
-		default:
-		}
-		break
-	}
+	a.catchUp() // what has arrived already wins over the clock
 	for _, f := range append([]*flight(nil), a.flights...) {
 		a.expireFlight(f, now)
 	}
 	for _, l := range append([]*link(nil), a.leaving...) {
 		if !l.until.IsZero() && !now.Before(l.until) {
 			a.cut(l)
+		}
+	}
+}
+
+// catchUp takes in what has arrived on the connections.
+func (a *actor) catchUp() {
+	for {
+		select {
+		case in := <-a.frames:
+			a.receive(in)
+		default:
+			return
 		}
 	}
 }

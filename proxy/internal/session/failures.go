@@ -51,7 +51,8 @@ func cutReason(e Evidence) string {
 // do the right thing next.
 func faultFailure(f *upstream.Fault, now time.Time) *failure.Failure {
 	var options []failure.Option
-	if until, ok := account.ResetHint(f.Header, f.Raw, now); ok {
+	until, hinted := account.ResetHint(f.Header, f.Raw, now)
+	if hinted {
 		options = append(options, failure.After(until.Sub(now)), failure.ResetsAt(until))
 	}
 	if f.Auth() {
@@ -64,8 +65,9 @@ func faultFailure(f *upstream.Fault, now time.Time) *failure.Failure {
 	}
 	made.Type, made.Param, made.Raw = f.Type, f.Param, f.Raw
 	made.Status = statusFor(f)
-	if f.Limit() && made.RetryAfter == 0 {
-		// Without a hint, Codex ends its turn at a 429.
+	if f.Limit() && !hinted {
+		// Codex ends its turn at a 429 without a hint; this one is how long the
+		// account is left alone.
 		made.RetryAfter = limitPause
 	}
 	return made

@@ -20,6 +20,7 @@ type Registry struct {
 	records  *records
 
 	generation atomic.Uint64
+	sockets    atomic.Int64 // open connections to upstreams
 
 	mu       sync.Mutex // guards all below
 	sessions map[affinity.Key]*entry
@@ -222,13 +223,15 @@ func (r *Registry) alias(t *Turn, key affinity.Key) {
 type Counts struct {
 	// Active sessions have a turn; Idle ones keep a socket warm.
 	Active, Idle int
+	// Connections to upstreams that are open.
+	Connections int
 }
 
 // Counts counts the sessions.
 func (r *Registry) Counts() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var c Counts
+	c := Counts{Connections: int(r.sockets.Load())}
 	for _, e := range r.sessions {
 		if e.turns > 0 {
 			c.Active++

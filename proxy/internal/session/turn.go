@@ -80,6 +80,7 @@ const (
 	stageWaiting stage = iota // behind the turn before it
 	stageLeasing              // for an account
 	stageDialing              // for a connection
+	stageQueued               // for the write before it on the same connection
 	stageSending              // the request is being written
 	stageSent                 // until the response ends
 	stageSettled
@@ -104,6 +105,10 @@ type link struct {
 	transport Transport
 	// generation is unique in the process; anchors refer to it.
 	generation uint64
+	// writing: a request is being written; next is the flight that is written
+	// after it. An upstream may answer before it has read a request to its end.
+	writing bool
+	next    *flight
 	// uncreated is the flight that the next response.created belongs to.
 	uncreated *flight
 	// live are all flights on the link, in the order they were sent.
@@ -121,6 +126,7 @@ type link struct {
 	leaving bool
 	until   time.Time
 	lastUse time.Time
+	ended   bool
 }
 
 func (l *link) remove(f *flight) {
@@ -138,7 +144,7 @@ func (l *link) remove(f *flight) {
 // free says whether a request can be sent now: no response is un-created, and
 // either none runs or events say to which one they belong.
 func (l *link) free() bool {
-	return l.uncreated == nil && (len(l.live) == 0 || l.tagged)
+	return l.uncreated == nil && !l.writing && (len(l.live) == 0 || l.tagged)
 }
 
 // lighten lets go of the body once the turn cannot be sent again: a stream of
