@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates what follows from the Go types of api/v1alpha1: deepcopy methods,
-# apply configurations and CustomResourceDefinitions.
+# apply configurations, CustomResourceDefinitions and the tables of api/README.md.
 #
 #   hack/generate.sh [ROOT]
 #
@@ -16,7 +16,7 @@ trap 'rm -rf "$bin"' EXIT
 
 echo "building controller-gen (about a minute the first time)" >&2
 go -C "$tools" build -o "$bin/controller-gen" sigs.k8s.io/controller-tools/cmd/controller-gen
-go -C "$tools" build -o "$bin/trim" ./trim
+go -C "$tools" build -o "$bin/" ./trim ./apidoc
 
 cd "$root"
 echo "generating deepcopy, apply configurations and CRDs" >&2
@@ -27,3 +27,4 @@ header=headerFile=hack/boilerplate.go.txt
 "$bin/controller-gen" crd paths=./api/v1alpha1 output:crd:dir=config/crd/bases
 "$bin/trim" config/crd/bases/causeway.dev_bridgepolicies.yaml \
 	spec.pod.affinity spec.pod.tolerations spec.pod.topologySpreadConstraints
+"$bin/apidoc" api/README.md config/crd/bases/causeway.dev_{accountpools,circuitpolicies,bridgepolicies,bridgereplicas}.yaml

@@ -15,7 +15,7 @@ cp -r "$root/config/crd" "$copy/config/crd"
 "$root/hack/generate.sh" "$copy"
 
 failed=0
-for path in api/v1alpha1 config/crd; do
+for path in api/v1alpha1 api/README.md config/crd; do
 	diff -ru "$root/$path" "$copy/$path" || failed=1
 done
 if [ "$failed" -ne 0 ]; then

@@ -47,7 +47,7 @@ type Unresolved struct {
 // has no use for. b may be nil for the accounts alone.
 //
 // The document is sealed; Generation of the credentials is left to the caller.
-func Credentials(p *v1alpha1.AccountPool, b *v1alpha1.BridgePolicy, lookup func(secretName string) (map[string][]byte, bool)) (bundle.Credentials, []Unresolved) {
+func Credentials(p *v1alpha1.AccountPool, b *v1alpha1.BridgePolicy, lookup Lookup) (bundle.Credentials, []Unresolved) {
 	out := bundle.Credentials{Accounts: map[string]bundle.Credential{}}
 	var problems []Unresolved
 	for i := range p.Spec.Accounts {
@@ -207,5 +207,6 @@ func clientDigest(ref v1alpha1.SecretKeyReference, value string) (string, *Unres
 	if raw, err := hex.DecodeString(value); err == nil && len(raw) == 32 {
 		return strings.ToLower(value), nil
 	}
-	return "", invalidValue(ref, "is not a client key: it needs to start with "+ClientKeyPrefix+", or be the SHA-256 of a key as 64 hex digits")
+	return "", invalidValue(ref, "is not a client key: it has to start with "+ClientKeyPrefix+
+		", or be the SHA-256 of a key as 64 hex digits")
 }

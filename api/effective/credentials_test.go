@@ -49,33 +49,108 @@ func TestAccountCredentials(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"API key":                          {value: "sk-" + canary, want: bundle.Credential{APIKey: "sk-" + canary}},
-		"API key with a line break":        {value: "sk-" + canary + "\n", want: bundle.Credential{APIKey: "sk-" + canary}},
-		"API key with a CRLF":              {value: "sk-" + canary + "\r\n", want: bundle.Credential{APIKey: "sk-" + canary}},
-		"API key with two line breaks":     {value: "sk-" + canary + "\n\n", reason: v1alpha1.ReasonInvalidValue, says: "white space"},
-		"API key with a header behind it":  {value: "sk\r\nX-Evil: " + canary, reason: v1alpha1.ReasonInvalidValue, says: "white space, control"},
-		"API key with a space":             {value: " " + canary, reason: v1alpha1.ReasonInvalidValue, says: "white space"},
-		"API key with a NUL":               {value: canary + "\x00", reason: v1alpha1.ReasonInvalidValue, says: "control"},
-		"API key that is not ASCII":        {value: canary + "ü", reason: v1alpha1.ReasonInvalidValue, says: "non-ASCII"},
-		"API key that is empty":            {value: "", reason: v1alpha1.ReasonInvalidValue, says: "it is empty"},
-		"API key that is only a break":     {value: "\n", reason: v1alpha1.ReasonInvalidValue, says: "it is empty"},
-		"API key that is too long":         {value: strings.Repeat(canary, 4000), reason: v1alpha1.ReasonInvalidValue, says: "longer than 16384"},
-		"access token":                     {oauth: true, value: accountJWT, want: bundle.Credential{AccessToken: accountJWT, ChatGPTAccountID: "acc-1"}},
-		"access token without account":     {oauth: true, value: jwt(`{}`) + "\n", want: bundle.Credential{AccessToken: jwt(`{}`)}},
-		"auth.json":                        {oauth: true, value: `{"OPENAI_API_KEY":null,"tokens":{"id_token":"x","access_token":"t` + canary + `","refresh_token":"r","account_id":"acc-2"},"last_refresh":"2026-01-01T00:00:00Z"}`, want: bundle.Credential{AccessToken: "t" + canary, ChatGPTAccountID: "acc-2"}},
-		"auth.json with account in token":  {oauth: true, value: `{"tokens":{"access_token":"` + accountJWT + `"}}`, want: bundle.Credential{AccessToken: accountJWT, ChatGPTAccountID: "acc-1"}},
-		"auth.json with account in ID":     {oauth: true, value: `{"tokens":{"access_token":"t","id_token":"` + accountJWT + `"}}`, want: bundle.Credential{AccessToken: "t", ChatGPTAccountID: "acc-1"}},
-		"auth.json to be refreshed":        {oauth: true, value: `{"tokens":{"refresh_token":"` + canary + `"}}`, reason: v1alpha1.ReasonNotYetEffective, says: "later version"},
-		"refresh token":                    {oauth: true, value: "rt_" + canary, reason: v1alpha1.ReasonNotYetEffective, says: "apiKey, or an auth.json with tokens.access_token"},
-		"refresh token with dots":          {oauth: true, value: "rt." + canary + ".x", reason: v1alpha1.ReasonNotYetEffective, says: "later version"},
-		"auth.json with an API key":        {oauth: true, value: `{"OPENAI_API_KEY":"` + canary + `"}`, reason: v1alpha1.ReasonInvalidValue, says: "use apiKey instead"},
-		"auth.json with nothing":           {oauth: true, value: `{"tokens":{"account_id":"` + canary + `"}}`, reason: v1alpha1.ReasonInvalidValue, says: "neither"},
-		"auth.json that is cut":            {oauth: true, value: `{"tokens":{"access_token":"` + canary, reason: v1alpha1.ReasonInvalidValue, says: "not valid JSON"},
-		"auth.json of another form":        {oauth: true, value: `{"tokens":"` + canary + `"}`, reason: v1alpha1.ReasonInvalidValue, says: "not valid JSON of that form"},
-		"auth.json with a broken token":    {oauth: true, value: `{"tokens":{"access_token":"` + canary + `\n"}}`, reason: v1alpha1.ReasonInvalidValue, says: "tokens.access_token"},
-		"auth.json with a broken account":  {oauth: true, value: `{"tokens":{"access_token":"t","account_id":"` + canary + ` "}}`, reason: v1alpha1.ReasonInvalidValue, says: "tokens.account_id"},
-		"login that is empty":              {oauth: true, value: " \n", reason: v1alpha1.ReasonInvalidValue, says: "it is empty"},
-		"login with white space inside it": {oauth: true, value: "a " + canary, reason: v1alpha1.ReasonInvalidValue, says: "white space"},
+		"API key":                      {value: "sk-" + canary, want: bundle.Credential{APIKey: "sk-" + canary}},
+		"API key with a line break":    {value: "sk-" + canary + "\n", want: bundle.Credential{APIKey: "sk-" + canary}},
+		"API key with a CRLF":          {value: "sk-" + canary + "\r\n", want: bundle.Credential{APIKey: "sk-" + canary}},
+		"API key with two line breaks": {value: "sk-" + canary + "\n\n", reason: v1alpha1.ReasonInvalidValue, says: "white space"},
+		"API key with a header behind it": {
+			value:  "sk\r\nX-Evil: " + canary,
+			reason: v1alpha1.ReasonInvalidValue,
+			says:   "white space, control",
+		},
+		"API key with a space":         {value: " " + canary, reason: v1alpha1.ReasonInvalidValue, says: "white space"},
+		"API key with a NUL":           {value: canary + "\x00", reason: v1alpha1.ReasonInvalidValue, says: "control"},
+		"API key that is not ASCII":    {value: canary + "ü", reason: v1alpha1.ReasonInvalidValue, says: "non-ASCII"},
+		"API key that is empty":        {value: "", reason: v1alpha1.ReasonInvalidValue, says: "it is empty"},
+		"API key that is only a break": {value: "\n", reason: v1alpha1.ReasonInvalidValue, says: "it is empty"},
+		"API key that is too long": {
+			value:  strings.Repeat(canary, 4000),
+			reason: v1alpha1.ReasonInvalidValue,
+			says:   "longer than 16384",
+		},
+		"access token": {
+			oauth: true,
+			value: accountJWT,
+			want:  bundle.Credential{AccessToken: accountJWT, ChatGPTAccountID: "acc-1"},
+		},
+		"access token without account": {oauth: true, value: jwt(`{}`) + "\n", want: bundle.Credential{AccessToken: jwt(`{}`)}},
+		"auth.json": {
+			oauth: true,
+			value: `{"OPENAI_API_KEY":null,"tokens":{"id_token":"x","access_token":"t` + canary +
+				`","refresh_token":"r","account_id":"acc-2"},"last_refresh":"2026-01-01T00:00:00Z"}`,
+			want:  bundle.Credential{AccessToken: "t" + canary, ChatGPTAccountID: "acc-2"},
+		},
+		"auth.json with account in token": {
+			oauth: true,
+			value: `{"tokens":{"access_token":"` + accountJWT + `"}}`,
+			want:  bundle.Credential{AccessToken: accountJWT, ChatGPTAccountID: "acc-1"},
+		},
+		"auth.json with account in ID": {
+			oauth: true,
+			value: `{"tokens":{"access_token":"t","id_token":"` + accountJWT + `"}}`,
+			want:  bundle.Credential{AccessToken: "t", ChatGPTAccountID: "acc-1"},
+		},
+		"auth.json to be refreshed": {
+			oauth:  true,
+			value:  `{"tokens":{"refresh_token":"` + canary + `"}}`,
+			reason: v1alpha1.ReasonNotYetEffective,
+			says:   "later version",
+		},
+		"refresh token": {
+			oauth:  true,
+			value:  "rt_" + canary,
+			reason: v1alpha1.ReasonNotYetEffective,
+			says:   "apiKey, or an auth.json with tokens.access_token",
+		},
+		"refresh token with dots": {
+			oauth:  true,
+			value:  "rt." + canary + ".x",
+			reason: v1alpha1.ReasonNotYetEffective,
+			says:   "later version",
+		},
+		"auth.json with an API key": {
+			oauth:  true,
+			value:  `{"OPENAI_API_KEY":"` + canary + `"}`,
+			reason: v1alpha1.ReasonInvalidValue,
+			says:   "use apiKey instead",
+		},
+		"auth.json with nothing": {
+			oauth:  true,
+			value:  `{"tokens":{"account_id":"` + canary + `"}}`,
+			reason: v1alpha1.ReasonInvalidValue,
+			says:   "neither",
+		},
+		"auth.json that is cut": {
+			oauth:  true,
+			value:  `{"tokens":{"access_token":"` + canary,
+			reason: v1alpha1.ReasonInvalidValue,
+			says:   "not valid JSON",
+		},
+		"auth.json of another form": {
+			oauth:  true,
+			value:  `{"tokens":"` + canary + `"}`,
+			reason: v1alpha1.ReasonInvalidValue,
+			says:   "not valid JSON of that form",
+		},
+		"auth.json with a broken token": {
+			oauth:  true,
+			value:  `{"tokens":{"access_token":"` + canary + `\n"}}`,
+			reason: v1alpha1.ReasonInvalidValue,
+			says:   "tokens.access_token",
+		},
+		"auth.json with a broken account": {
+			oauth:  true,
+			value:  `{"tokens":{"access_token":"t","account_id":"` + canary + ` "}}`,
+			reason: v1alpha1.ReasonInvalidValue,
+			says:   "tokens.account_id",
+		},
+		"login that is empty": {oauth: true, value: " \n", reason: v1alpha1.ReasonInvalidValue, says: "it is empty"},
+		"login with white space inside it": {
+			oauth:  true,
+			value:  "a " + canary,
+			reason: v1alpha1.ReasonInvalidValue,
+			says:   "white space",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := minimalPool()
@@ -120,10 +195,22 @@ func TestReferencesThatLeadNowhere(t *testing.T) {
 		data map[string]map[string]string
 		want effective.Unresolved
 	}{
-		"no Secret":    {nil, effective.Unresolved{Account: "a", Reason: v1alpha1.ReasonSecretNotFound, Message: "Secret keys does not exist: create it with key a"}},
-		"empty Secret": {map[string]map[string]string{"keys": {}}, effective.Unresolved{Account: "a", Reason: v1alpha1.ReasonKeyNotFound, Message: "Secret keys has no key a: it is empty"}},
-		"other keys":   {map[string]map[string]string{"keys": {"c": canary, "b": canary}}, effective.Unresolved{Account: "a", Reason: v1alpha1.ReasonKeyNotFound, Message: "it has b, c"}},
-		"many keys":    {map[string]map[string]string{"keys": {"b": "", "c": "", "d": "", "e": "", "f": "", "g": ""}}, effective.Unresolved{Account: "a", Reason: v1alpha1.ReasonKeyNotFound, Message: "it has b, c, d, e, f and 1 more"}},
+		"no Secret": {
+			nil,
+			effective.Unresolved{Account: "a", Reason: v1alpha1.ReasonSecretNotFound, Message: "Secret keys does not exist: create it with key a"},
+		},
+		"empty Secret": {
+			map[string]map[string]string{"keys": {}},
+			effective.Unresolved{Account: "a", Reason: v1alpha1.ReasonKeyNotFound, Message: "Secret keys has no key a: it is empty"},
+		},
+		"other keys": {
+			map[string]map[string]string{"keys": {"c": canary, "b": canary}},
+			effective.Unresolved{Account: "a", Reason: v1alpha1.ReasonKeyNotFound, Message: "it has b, c"},
+		},
+		"many keys": {
+			map[string]map[string]string{"keys": {"b": "", "c": "", "d": "", "e": "", "f": "", "g": ""}},
+			effective.Unresolved{Account: "a", Reason: v1alpha1.ReasonKeyNotFound, Message: "it has b, c, d, e, f and 1 more"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := effective.Credentials(minimalPool(), nil, secrets(tc.data))
@@ -170,16 +257,47 @@ func TestClientKeys(t *testing.T) {
 		"key with a line break": {keys: map[string]string{"x": key + "\n"}, want: map[string]string{"x": digest}},
 		"digest":                {keys: map[string]string{"x": digest}, want: map[string]string{"x": digest}},
 		"digest in upper case":  {keys: map[string]string{"x": strings.ToUpper(digest)}, want: map[string]string{"x": digest}},
-		"no prefix":             {keys: map[string]string{"x": canary}, bad: effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "start with cwk-"}},
-		"API key":               {keys: map[string]string{"x": "sk-" + canary}, bad: effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "start with cwk-"}},
-		"prefix only":           {keys: map[string]string{"x": "cwk-"}, bad: effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "1 to 252"}},
-		"white space":           {keys: map[string]string{"x": key + " "}, bad: effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "visible ASCII"}},
-		"too long":              {keys: map[string]string{"x": key + strings.Repeat("x", 256)}, bad: effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "1 to 252"}},
-		"short digest":          {keys: map[string]string{"x": digest[:62]}, bad: effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "64 hex digits"}},
-		"the same key twice":    {keys: map[string]string{"x": key, "y": key}, want: map[string]string{"x": digest}, bad: effective.Unresolved{Client: "y", Reason: v1alpha1.ReasonInvalidValue, Message: "same client key as x"}},
-		"a key and its digest":  {keys: map[string]string{"y": key, "x": digest}, want: map[string]string{"x": digest}, bad: effective.Unresolved{Client: "y", Reason: v1alpha1.ReasonInvalidValue, Message: "same client key as x"}},
-		"no keys":               {keys: map[string]string{}, bad: effective.Unresolved{Reason: v1alpha1.ReasonKeyNotFound, Message: "add one key per client"}},
-		"no Secret":             {bad: effective.Unresolved{Reason: v1alpha1.ReasonSecretNotFound, Message: "Secret k of clients.keysSecretRef does not exist"}},
+		"no prefix": {
+			keys: map[string]string{"x": canary},
+			bad:  effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "start with cwk-"},
+		},
+		"API key": {
+			keys: map[string]string{"x": "sk-" + canary},
+			bad:  effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "start with cwk-"},
+		},
+		"prefix only": {
+			keys: map[string]string{"x": "cwk-"},
+			bad:  effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "1 to 252"},
+		},
+		"white space": {
+			keys: map[string]string{"x": key + " "},
+			bad:  effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "visible ASCII"},
+		},
+		"too long": {
+			keys: map[string]string{"x": key + strings.Repeat("x", 256)},
+			bad:  effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "1 to 252"},
+		},
+		"short digest": {
+			keys: map[string]string{"x": digest[:62]},
+			bad:  effective.Unresolved{Client: "x", Reason: v1alpha1.ReasonInvalidValue, Message: "64 hex digits"},
+		},
+		"the same key twice": {
+			keys: map[string]string{"x": key, "y": key},
+			want: map[string]string{"x": digest},
+			bad:  effective.Unresolved{Client: "y", Reason: v1alpha1.ReasonInvalidValue, Message: "same client key as x"},
+		},
+		"a key and its digest": {
+			keys: map[string]string{"y": key, "x": digest},
+			want: map[string]string{"x": digest},
+			bad:  effective.Unresolved{Client: "y", Reason: v1alpha1.ReasonInvalidValue, Message: "same client key as x"},
+		},
+		"no keys": {
+			keys: map[string]string{},
+			bad:  effective.Unresolved{Reason: v1alpha1.ReasonKeyNotFound, Message: "add one key per client"},
+		},
+		"no Secret": {
+			bad: effective.Unresolved{Reason: v1alpha1.ReasonSecretNotFound, Message: "Secret k of clients.keysSecretRef does not exist"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := map[string]map[string]string{"keys": {"a": "sk"}}

@@ -217,7 +217,9 @@ func TestPoolResolves(t *testing.T) {
 func TestEchoHasEveryNumber(t *testing.T) {
 	circuit := builtIn(t)
 	echo := object(t, effective.Echo(circuit))
-	blocks := map[string]string{"retryCircuit": "retry", "breaker": "breaker", "quarantine": "quarantine", "ejection": "ejection", "deadlines": ""}
+	blocks := map[string]string{
+		"retryCircuit": "retry", "breaker": "breaker", "quarantine": "quarantine", "ejection": "ejection", "deadlines": "",
+	}
 	want := cases.Object{
 		"httpMaxConcurrent": 200.0, "httpMaxQueued": 400.0, "httpQueueTimeoutSeconds": 30.0,
 	}
@@ -235,5 +237,37 @@ func TestEchoHasEveryNumber(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, echo); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestCertificatesHaveToParse: CEL sees only the frame.
+func TestCertificatesHaveToParse(t *testing.T) {
+	const begin, end = "-----BEGIN CERTIFICATE-----\n", "-----END CERTIFICATE-----\n"
+	whole := ""
+	for _, table := range cases.Load(t) {
+		if table.Kind == v1alpha1.KindAccountPool {
+			whole = decode[v1alpha1.AccountPool](t, table.Full[0]).Spec.Provider.CABundle
+		}
+	}
+	for name, tc := range map[string]struct {
+		text string
+		ok   bool
+	}{
+		"one":                      {whole, true},
+		"two, with text between":   {whole + "# the old one\n" + whole, true},
+		"damaged base64":           {begin + "???\n" + end, false},
+		"no certificate":           {begin + "AAAA\n" + end, false},
+		"a good and a damaged one": {whole + begin + "AAAA\n" + end, false},
+		"a block of another type":  {whole + "-----BEGIN TRUSTED CERTIFICATE-----\nAAAA\n-----END TRUSTED CERTIFICATE-----\n", false},
+		"end before the beginning": {end + begin, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := minimalPool()
+			p.Spec.Provider.CABundle = tc.text
+			_, errs := effective.Pool(p)
+			if ok := len(errs) == 0; ok != tc.ok {
+				t.Errorf("accepted: %t, %v", ok, errs)
+			}
+		})
 	}
 }

@@ -19,27 +19,67 @@ func TestInvariants(t *testing.T) {
 		field string
 		says  string
 	}{
-		"base backoff":          {"retryCircuit: {baseBackoffSeconds: 600}", "", ""},
-		"base backoff, beyond":  {"retryCircuit: {baseBackoffSeconds: 601}", "spec.retryCircuit.baseBackoffSeconds", "baseBackoffSeconds (601) must be at most maxBackoffSeconds (600)"},
-		"clean close":           {"retryCircuit: {cleanCloseMaxBackoffSeconds: 600}", "", ""},
-		"clean close, beyond":   {"retryCircuit: {cleanCloseMaxBackoffSeconds: 601}", "spec.retryCircuit.cleanCloseMaxBackoffSeconds", "cleanCloseMaxBackoffSeconds (601) must be at most maxBackoffSeconds (600)"},
-		"state TTL":             {"retryCircuit: {stateTTLSeconds: 1200}", "", ""},
-		"state TTL, beyond":     {"retryCircuit: {stateTTLSeconds: 1199}", "spec.retryCircuit.stateTTLSeconds", "stateTTLSeconds (1199) must be at least maxBackoffSeconds (600) + halfOpenLeaseSeconds (600)"},
-		"open":                  {"breaker: {openSeconds: 300}", "", ""},
-		"open, beyond":          {"breaker: {openSeconds: 301}", "spec.breaker.openSeconds", "openSeconds (301) must be at most maxOpenSeconds (300)"},
-		"probe verdict":         {"breaker: {probeVerdictSeconds: 300}", "", ""},
-		"probe verdict, beyond": {"breaker: {probeVerdictSeconds: 301}", "spec.breaker.probeVerdictSeconds", "probeVerdictSeconds (301) must be at most maxOpenSeconds (300)"},
-		"ejection":              {"ejection: {baseSeconds: 600}", "", ""},
-		"ejection, beyond":      {"ejection: {baseSeconds: 601}", "spec.ejection.baseSeconds", "baseSeconds (601) must be at most maxSeconds (600)"},
-		"first event":           {"deadlines: {firstEventSeconds: 11}", "", ""},
-		"first event, beyond":   {"deadlines: {firstEventSeconds: 10}", "spec.deadlines.firstEventSeconds", "firstEventSeconds (10) must be more than connectSeconds (5) + tlsSeconds (5)"},
-		"keepalive":             {"deadlines: {keepaliveSeconds: 299}", "", ""},
-		"keepalive, beyond":     {"deadlines: {keepaliveSeconds: 300}", "spec.deadlines.keepaliveSeconds", "keepaliveSeconds (300) must be less than idleSeconds (300)"},
-		"connect":               {"deadlines: {requestSeconds: 31}", "", ""},
-		"connect, beyond":       {"deadlines: {requestSeconds: 5}, bulkheads: [{lane: HTTP, mode: Unlimited}]", "spec.deadlines.connectSeconds", "connectSeconds (5) must be less than requestSeconds (5)"},
-		"queue":                 {"deadlines: {requestSeconds: 31}", "", ""},
-		"queue, beyond":         {"deadlines: {requestSeconds: 30}", "spec.bulkheads[HTTP].queueTimeoutSeconds", "queueTimeoutSeconds (30) of lane HTTP must be less than deadlines.requestSeconds (30)"},
-		"queue, unlimited":      {"deadlines: {requestSeconds: 6}, bulkheads: [{lane: HTTP, mode: Unlimited}]", "", ""},
+		"base backoff": {"retryCircuit: {baseBackoffSeconds: 600}", "", ""},
+		"base backoff, beyond": {
+			"retryCircuit: {baseBackoffSeconds: 601}",
+			"spec.retryCircuit.baseBackoffSeconds",
+			"baseBackoffSeconds (601) must be at most maxBackoffSeconds (600)",
+		},
+		"clean close": {"retryCircuit: {cleanCloseMaxBackoffSeconds: 600}", "", ""},
+		"clean close, beyond": {
+			"retryCircuit: {cleanCloseMaxBackoffSeconds: 601}",
+			"spec.retryCircuit.cleanCloseMaxBackoffSeconds",
+			"cleanCloseMaxBackoffSeconds (601) must be at most maxBackoffSeconds (600)",
+		},
+		"state TTL": {"retryCircuit: {stateTTLSeconds: 1200}", "", ""},
+		"state TTL, beyond": {
+			"retryCircuit: {stateTTLSeconds: 1199}",
+			"spec.retryCircuit.stateTTLSeconds",
+			"stateTTLSeconds (1199) must be at least maxBackoffSeconds (600) + halfOpenLeaseSeconds (600)",
+		},
+		"open": {"breaker: {openSeconds: 300}", "", ""},
+		"open, beyond": {
+			"breaker: {openSeconds: 301}",
+			"spec.breaker.openSeconds",
+			"openSeconds (301) must be at most maxOpenSeconds (300)",
+		},
+		"probe verdict": {"breaker: {probeVerdictSeconds: 300}", "", ""},
+		"probe verdict, beyond": {
+			"breaker: {probeVerdictSeconds: 301}",
+			"spec.breaker.probeVerdictSeconds",
+			"probeVerdictSeconds (301) must be at most maxOpenSeconds (300)",
+		},
+		"ejection": {"ejection: {baseSeconds: 600}", "", ""},
+		"ejection, beyond": {
+			"ejection: {baseSeconds: 601}",
+			"spec.ejection.baseSeconds",
+			"baseSeconds (601) must be at most maxSeconds (600)",
+		},
+		"first event": {"deadlines: {firstEventSeconds: 11}", "", ""},
+		"first event, beyond": {
+			"deadlines: {firstEventSeconds: 10}",
+			"spec.deadlines.firstEventSeconds",
+			"firstEventSeconds (10) must be more than connectSeconds (5) + tlsSeconds (5)",
+		},
+		"keepalive": {"deadlines: {keepaliveSeconds: 299}", "", ""},
+		"keepalive, beyond": {
+			"deadlines: {keepaliveSeconds: 300}",
+			"spec.deadlines.keepaliveSeconds",
+			"keepaliveSeconds (300) must be less than idleSeconds (300)",
+		},
+		"connect": {"deadlines: {requestSeconds: 31}", "", ""},
+		"connect, beyond": {
+			"deadlines: {requestSeconds: 5}, bulkheads: [{lane: HTTP, mode: Unlimited}]",
+			"spec.deadlines.connectSeconds",
+			"connectSeconds (5) must be less than requestSeconds (5)",
+		},
+		"queue": {"deadlines: {requestSeconds: 31}", "", ""},
+		"queue, beyond": {
+			"deadlines: {requestSeconds: 30}",
+			"spec.bulkheads[HTTP].queueTimeoutSeconds",
+			"queueTimeoutSeconds (30) of lane HTTP must be less than deadlines.requestSeconds (30)",
+		},
+		"queue, unlimited": {"deadlines: {requestSeconds: 6}, bulkheads: [{lane: HTTP, mode: Unlimited}]", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := decodeText[v1alpha1.CircuitPolicy](t, "metadata: {name: patient}\nspec: {"+tc.spec+"}")
@@ -56,17 +96,42 @@ func TestBridgeInvariants(t *testing.T) {
 		field   string
 		says    string
 	}{
-		"drain deadline":         {"rollout: {type: BlueGreen, blueGreen: {drainDeadlineSeconds: 60}}", 60, "", ""},
-		"drain deadline, beyond": {"rollout: {type: BlueGreen, blueGreen: {drainDeadlineSeconds: 60}}", 61, "spec.rollout.blueGreen.drainDeadlineSeconds", "drainDeadlineSeconds (60) must be at least deadlines.requestSeconds (61)"},
-		"drain deadline, none":   {"rollout: {type: BlueGreen, blueGreen: {drainDeadlineSeconds: 60}}", 0, "", ""},
-		"drain deadline, unset":  {"", 21601, "spec.rollout.blueGreen.drainDeadlineSeconds", "drainDeadlineSeconds (21600) must be at least deadlines.requestSeconds (21601)"},
-		"rolling update":         {"rollout: {type: RollingUpdate}", 21601, "", ""},
-		"pod grace":              {"drain: {podGraceSeconds: 70}", 0, "", ""},
-		"pod grace, beyond":      {"drain: {podGraceSeconds: 69}", 0, "spec.drain.podGraceSeconds", "podGraceSeconds (69) must be at least preStopSeconds (15) + endpointLagSeconds (15) + 40"},
-		"lease":                  {"activation: {renewDeadlineSeconds: 20}", 0, "", ""},
-		"lease, beyond":          {"activation: {renewDeadlineSeconds: 21}", 0, "spec.activation.leaseDurationSeconds", "leaseDurationSeconds (30) must be at least 1.5 times renewDeadlineSeconds (21)"},
-		"retry period":           {"activation: {retryPeriodSeconds: 6}", 0, "", ""},
-		"retry period, beyond":   {"activation: {retryPeriodSeconds: 7}", 0, "spec.activation.renewDeadlineSeconds", "renewDeadlineSeconds (20) must be at least 3 times retryPeriodSeconds (7)"},
+		"drain deadline": {"rollout: {type: BlueGreen, blueGreen: {drainDeadlineSeconds: 60}}", 60, "", ""},
+		"drain deadline, beyond": {
+			"rollout: {type: BlueGreen, blueGreen: {drainDeadlineSeconds: 60}}",
+			61,
+			"spec.rollout.blueGreen.drainDeadlineSeconds",
+			"drainDeadlineSeconds (60) must be at least deadlines.requestSeconds (61)",
+		},
+		"drain deadline, none": {"rollout: {type: BlueGreen, blueGreen: {drainDeadlineSeconds: 60}}", 0, "", ""},
+		"drain deadline, unset": {
+			"",
+			21601,
+			"spec.rollout.blueGreen.drainDeadlineSeconds",
+			"drainDeadlineSeconds (21600) must be at least deadlines.requestSeconds (21601)",
+		},
+		"rolling update": {"rollout: {type: RollingUpdate}", 21601, "", ""},
+		"pod grace":      {"drain: {podGraceSeconds: 70}", 0, "", ""},
+		"pod grace, beyond": {
+			"drain: {podGraceSeconds: 69}",
+			0,
+			"spec.drain.podGraceSeconds",
+			"podGraceSeconds (69) must be at least preStopSeconds (15) + endpointLagSeconds (15) + 40",
+		},
+		"lease": {"activation: {renewDeadlineSeconds: 20}", 0, "", ""},
+		"lease, beyond": {
+			"activation: {renewDeadlineSeconds: 21}",
+			0,
+			"spec.activation.leaseDurationSeconds",
+			"leaseDurationSeconds (30) must be at least 1.5 times renewDeadlineSeconds (21)",
+		},
+		"retry period": {"activation: {retryPeriodSeconds: 6}", 0, "", ""},
+		"retry period, beyond": {
+			"activation: {retryPeriodSeconds: 7}",
+			0,
+			"spec.activation.renewDeadlineSeconds",
+			"renewDeadlineSeconds (20) must be at least 3 times retryPeriodSeconds (7)",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := bridge(t, tc.spec)

@@ -61,7 +61,7 @@ var later = map[string][]laterField{
 // behaviour in this version, in a stable order. obj is a pointer to one of the
 // kinds of v1alpha1; of any other object nothing is listed.
 func NotYetEffective(obj any) []string {
-	kind := ""
+	var kind string
 	switch obj.(type) {
 	case *v1alpha1.AccountPool:
 		kind = v1alpha1.KindAccountPool

@@ -101,14 +101,18 @@ func TestWarnings(t *testing.T) {
 		pool bundle.Pool
 		want []string
 	}{
-		"default":                     {"", bundle.Pool{}, []string{v1alpha1.ReasonMemoryStore}},
-		"one replica":                 {"replicas: 1", bundle.Pool{}, nil},
-		"Redis":                       {redis, bundle.Pool{CapacityScope: "Shared"}, nil},
-		"Shared without Redis":        {"replicas: 1", bundle.Pool{CapacityScope: "Shared"}, []string{v1alpha1.ReasonMemoryStore}},
-		"open":                        {"replicas: 1, clients: {mode: Open}", bundle.Pool{}, []string{v1alpha1.ReasonOpenClients}},
-		"replicas up to the limit":    {"replicas: 3, " + redis, partitioned, nil},
-		"replicas above the limit":    {"replicas: 4, " + redis, partitioned, []string{v1alpha1.ReasonCapacityExceeded}},
-		"autoscaling above the limit": {"autoscaling: {maxReplicas: 4}, " + redis, partitioned, []string{v1alpha1.ReasonCapacityExceeded}},
+		"default":                  {"", bundle.Pool{}, []string{v1alpha1.ReasonMemoryStore}},
+		"one replica":              {"replicas: 1", bundle.Pool{}, nil},
+		"Redis":                    {redis, bundle.Pool{CapacityScope: "Shared"}, nil},
+		"Shared without Redis":     {"replicas: 1", bundle.Pool{CapacityScope: "Shared"}, []string{v1alpha1.ReasonMemoryStore}},
+		"open":                     {"replicas: 1, clients: {mode: Open}", bundle.Pool{}, []string{v1alpha1.ReasonOpenClients}},
+		"replicas up to the limit": {"replicas: 3, " + redis, partitioned, nil},
+		"replicas above the limit": {"replicas: 4, " + redis, partitioned, []string{v1alpha1.ReasonCapacityExceeded}},
+		"autoscaling above the limit": {
+			"autoscaling: {maxReplicas: 4}, " + redis,
+			partitioned,
+			[]string{v1alpha1.ReasonCapacityExceeded},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := decodeText[v1alpha1.BridgePolicy](t, "spec: {"+tc.spec+"}")
@@ -138,7 +142,10 @@ func TestSettings(t *testing.T) {
 		"a reference pins": {"image: {reference: a}", func(s *effective.Settings) {
 			s.MaxReplicas, s.UpgradePolicy = 2, v1alpha1.UpgradePinned
 		}},
-		"a reference that follows": {"image: {reference: a, upgradePolicy: FollowOperator}", func(s *effective.Settings) { s.MaxReplicas = 2 }},
+		"a reference that follows": {
+			"image: {reference: a, upgradePolicy: FollowOperator}",
+			func(s *effective.Settings) { s.MaxReplicas = 2 },
+		},
 		"autoscaling to 1": {"autoscaling: {maxReplicas: 1}", func(s *effective.Settings) {
 			s.Autoscaled, s.Replicas, s.MaxReplicas, s.TargetCPUPercent = true, 1, 1, 70
 		}},

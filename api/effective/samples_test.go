@@ -16,7 +16,7 @@ var samples = filepath.Join("..", "..", "config", "samples")
 
 func sample(t *testing.T, file string) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(samples, file)) //nolint:gosec // a file of the repository
+	raw, err := os.ReadFile(filepath.Join(samples, file))
 	if err != nil {
 		t.Fatal(err)
 	}

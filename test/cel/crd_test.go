@@ -118,7 +118,9 @@ func TestHouseRules(t *testing.T) {
 // isKubernetes says whether a field is inside a type that Kubernetes owns, or the
 // value of a map, whose size is bounded by a rule.
 func isKubernetes(at string) bool {
-	for _, prefix := range []string{"spec.pod.affinity.", "spec.pod.tolerations[", "spec.pod.topologySpreadConstraints[", "status.conditions["} {
+	for _, prefix := range []string{
+		"spec.pod.affinity.", "spec.pod.tolerations[", "spec.pod.topologySpreadConstraints[", "status.conditions[",
+	} {
 		if strings.HasPrefix(at, prefix) {
 			return true
 		}

@@ -84,7 +84,8 @@ func stored(t *testing.T, manifest cases.Object) *unstructured.Unstructured {
 type cause struct{ field, message string }
 
 // value is what the API server writes before the words of a rule.
-var value = regexp.MustCompile(`^(Invalid value|Unsupported value|Forbidden)(: ("(\\.|[^"\\])*"|[-0-9.]+|true|false|null|\{.*?\}|\[.*?\]))?: `)
+var value = regexp.MustCompile(`^(Invalid value|Unsupported value|Forbidden)` +
+	`(: ("(\\.|[^"\\])*"|[-0-9.]+|true|false|null|\{.*?\}|\[.*?\]))?: `)
 
 // causes are what the API server found wrong, or a failure of the test.
 func causes(t *testing.T, err error) []cause {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -86,13 +87,21 @@ func updateStatus(t *testing.T, base *unstructured.Unstructured, manifest cases.
 	return server.Status().Update(t.Context(), o, client.DryRunAll, client.FieldValidation("Strict"))
 }
 
-// TestFullManifests stores manifests that set every field, and a change of the
-// provider type that the transition rule has to see.
-func TestFullManifests(t *testing.T) {
+// TestB97_TheServerKeepsWhatWasWritten: a manifest comes back as it went in, with
+// nothing defaulted or normalised, so that GitOps tools see no difference.
+func TestB97_TheServerKeepsWhatWasWritten(t *testing.T) {
 	for _, table := range cases.Load(t) {
 		for _, full := range table.Full {
 			o := stored(t, full)
-			if err := update(t, o, full); err != nil {
+			kept := &unstructured.Unstructured{}
+			kept.SetGroupVersionKind(o.GroupVersionKind())
+			if err := server.Get(t.Context(), client.ObjectKeyFromObject(o), kept); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(cases.Copy(full)["spec"], cases.Copy(kept.Object)["spec"]); diff != "" {
+				t.Errorf("%s %s: -written +kept\n%s", table.Kind, o.GetName(), diff)
+			}
+			if err := update(t, kept, full); err != nil {
 				t.Errorf("%s %s: the same manifest once more: %v", table.Kind, o.GetName(), err)
 			}
 		}

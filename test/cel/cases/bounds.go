@@ -26,16 +26,16 @@ type Bound struct {
 }
 
 // Schema is the schema of a kind as the generated CRD has it.
-func Schema(t testing.TB, crds, kind string) Object {
-	t.Helper()
+func Schema(tb testing.TB, crds, kind string) Object {
+	tb.Helper()
 	found, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
 	if err != nil || len(found) == 0 {
-		t.Fatalf("no CRDs in %s: %v", crds, err)
+		tb.Fatalf("no CRDs in %s: %v", crds, err)
 	}
 	for _, file := range found {
-		raw, err := os.ReadFile(file) //nolint:gosec // a file of the repository
+		raw, err := os.ReadFile(file)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		var crd struct {
 			Spec struct {
@@ -46,13 +46,13 @@ func Schema(t testing.TB, crds, kind string) Object {
 			}
 		}
 		if err := yaml.Unmarshal(raw, &crd); err != nil {
-			t.Fatalf("%s: %v", file, err)
+			tb.Fatalf("%s: %v", file, err)
 		}
 		if crd.Spec.Names.Kind == kind {
 			return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 		}
 	}
-	t.Fatalf("no CRD of %s in %s", kind, crds)
+	tb.Fatalf("no CRD of %s in %s", kind, crds)
 	return nil
 }
 

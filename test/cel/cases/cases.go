@@ -61,21 +61,21 @@ type Case struct {
 func (c Case) Valid() bool { return c.Field == "" }
 
 // Load reads all tables, in a stable order.
-func Load(t testing.TB) []Table {
-	t.Helper()
+func Load(tb testing.TB) []Table {
+	tb.Helper()
 	entries, err := files.ReadDir(".")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var tables []Table
 	for _, entry := range entries {
 		raw, err := files.ReadFile(path.Base(entry.Name()))
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		var table Table
 		if err := yaml.UnmarshalStrict(raw, &table); err != nil {
-			t.Fatalf("%s: %v", entry.Name(), err)
+			tb.Fatalf("%s: %v", entry.Name(), err)
 		}
 		tables = append(tables, table)
 	}
