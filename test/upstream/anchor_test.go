@@ -61,7 +61,7 @@ func TestPlatformStoredResponseResolvesInItsAccountOnly(t *testing.T) {
 		t.Errorf("stored response over HTTP: %d", got)
 	}
 	r := post(t, s, "sk-b", body("previous_response_id", stored))
-	if r.status != http.StatusBadRequest || gjson.GetBytes(r.body, "error.code").String() != notFound {
+	if r.status != http.StatusBadRequest || r.get("error.code") != notFound {
 		t.Errorf("B103: a foreign account's response resolved: %d %s", r.status, r.body)
 	}
 	unstored := idOf(post(t, s, "sk-a", body()).events)

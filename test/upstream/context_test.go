@@ -26,7 +26,10 @@ func TestToolOutputsNeedTheirCalls(t *testing.T) {
 			"call without output", "", "No tool output found for function call call_y.",
 			[]any{map[string]any{"type": "function_call", "call_id": "call_y", "name": "f", "arguments": "{}"}, message("user", "go on")},
 		},
-		{"anchored, wrong output", idOf(first), "No tool call found for function call output with call_id call_x.", []any{toolOutput("call_x", "ok")}},
+		{
+			"anchored, wrong output", idOf(first), "No tool call found for function call output with call_id call_x.",
+			[]any{toolOutput("call_x", "ok")},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pairs := []any{"input", c.input}
@@ -69,7 +72,9 @@ func TestAnchoredAndFullRequestHaveOneLogicalDigest(t *testing.T) {
 	callID := out.Get("1.call_id").String()
 	k.turn("prompt_cache_key", "s1", "previous_response_id", idOf([]event{first}), "input", []any{toolOutput(callID, "done")})
 	replayed := []any{
-		map[string]any{"type": "message", "id": "msg_1", "role": "user", "content": []any{map[string]any{"type": "input_text", "text": "hello"}}},
+		map[string]any{
+			"type": "message", "id": "msg_1", "role": "user", "content": []any{map[string]any{"type": "input_text", "text": "hello"}},
+		},
 		map[string]any{
 			"type": "reasoning", "id": out.Get("0.id").String(), "summary": []any{}, "content": nil,
 			"encrypted_content": out.Get("0.encrypted_content").String(),
@@ -90,7 +95,8 @@ func TestAnchoredAndFullRequestHaveOneLogicalDigest(t *testing.T) {
 }
 
 func TestLongToolConversationInThreeLines(t *testing.T) {
-	script, err := ParseScript([]byte(`conversation: {toolTurns: 50, tool: exec_command, arguments: '{"cmd":"step {{turn}}"}', finalText: All done.}`))
+	script, err := ParseScript([]byte(
+		`conversation: {toolTurns: 50, tool: exec_command, arguments: '{"cmd":"step {{turn}}"}', finalText: All done.}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +161,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := post(t, s, "sk", c.body)
-			if r.status != http.StatusBadRequest || gjson.GetBytes(r.body, "error.param").String() != c.param {
+			if r.status != http.StatusBadRequest || r.get("error.param") != c.param {
 				t.Errorf("got %d %s", r.status, r.body)
 			}
 		})
@@ -170,4 +176,37 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s: got %s", frame, got)
 		}
 	}
+}
+
+// A refusal is proof that nothing ran; a broken connection is not.
+func TestDuplicatesAreWhatMayHaveRunTwice(t *testing.T) {
+	for _, c := range []struct {
+		fault Fault
+		want  int
+	}{
+		{Fault{Action: ActStatus, Status: 503}, 0},
+		{Fault{Action: ActErrorFrame, Status: 429}, 0},
+		{Fault{Action: ActReset}, 1},
+		{Fault{At: AtAfterCreated, Action: ActFailed}, 1},
+		{Fault{At: AtAfterTerminal, Action: ActFin}, 1},
+	} {
+		t.Run(c.fault.Action, func(t *testing.T) {
+			s := Start(t, Options{Script: Script{Rules: []Rule{{Repeat: 1, Fault: &c.fault}}}})
+			post(t, s, "sk", body())
+			post(t, s, "sk", body())
+			ended(t, s, 2)
+			if got := len(s.Ledger().Duplicates()); got != c.want {
+				t.Errorf("got %d groups, want %d", got, c.want)
+			}
+		})
+	}
+	t.Run("prewarm", func(t *testing.T) {
+		s := Start(t, Options{})
+		k := dial(t, s, "sk")
+		k.turn("generate", false)
+		k.turn("generate", false)
+		if got := s.Ledger().Duplicates(); len(got) != 0 {
+			t.Errorf("got %+v", got)
+		}
+	})
 }

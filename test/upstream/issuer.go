@@ -209,8 +209,8 @@ func (i *issuer) rotate(token string) (int, any, string) {
 
 func (i *issuer) dead(code, message string) (int, any, string) {
 	if i.conf.OpenAIErrors {
-		e := &apiError{status: http.StatusUnauthorized, code: code, typ: "invalid_request_error", message: message}
-		return e.status, object{"error", object{"message", message, "type", e.typ, "param", nil, "code", code}}, code
+		e := object{"message", message, "type", "invalid_request_error", "param", nil, "code", code}
+		return http.StatusUnauthorized, object{"error", e}, code
 	}
 	return oauthError(http.StatusBadRequest, "invalid_grant", message)
 }

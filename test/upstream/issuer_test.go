@@ -22,11 +22,11 @@ func issuerScript() Script {
 func TestRefreshTokensRotateAndServeOnce(t *testing.T) {
 	s := Start(t, Options{Script: issuerScript()})
 	r := refresh(t, s, "rt-first")
-	access, next := gjson.GetBytes(r.body, "access_token").String(), gjson.GetBytes(r.body, "refresh_token").String()
+	access, next := r.get("access_token"), r.get("refresh_token")
 	if r.status != http.StatusOK || next == "" || next != s.RefreshToken("a") {
 		t.Fatalf("got %d %s", r.status, r.body)
 	}
-	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(gjson.GetBytes(r.body, "id_token").String(), ".")[1])
+	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(r.get("id_token"), ".")[1])
 	if err != nil || gjson.GetBytes(claims, `https://api\.openai\.com/auth.chatgpt_account_id`).String() != "acct-a" {
 		t.Errorf("claims: %s, %v", claims, err)
 	}
@@ -36,17 +36,18 @@ func TestRefreshTokensRotateAndServeOnce(t *testing.T) {
 	if d := ended(t, s, 1)[0]; d.Account != "a" {
 		t.Errorf("ledger: account %q", d.Account)
 	}
-	form := call(t, s, http.MethodPost, "/oauth/token", "", "grant_type=refresh_token&refresh_token="+next, "Content-Type", "application/x-www-form-urlencoded")
+	form := call(t, s, http.MethodPost, "/oauth/token", "", "grant_type=refresh_token&refresh_token="+next,
+		"Content-Type", "application/x-www-form-urlencoded")
 	if form.status != http.StatusOK {
 		t.Fatalf("form: %d %s", form.status, form.body)
 	}
-	if r := refresh(t, s, "rt-first"); r.status != http.StatusBadRequest || gjson.GetBytes(r.body, "error").String() != "invalid_grant" {
+	if r := refresh(t, s, "rt-first"); r.status != http.StatusBadRequest || r.get("error") != "invalid_grant" {
 		t.Errorf("reuse: %d %s", r.status, r.body)
 	}
 	if r := refresh(t, s, gjson.GetBytes(form.body, "refresh_token").String()); r.status != http.StatusBadRequest {
 		t.Errorf("the family survived the reuse: %d %s", r.status, r.body)
 	}
-	if r := post(t, s, access, body()); r.status != http.StatusUnauthorized || gjson.GetBytes(r.body, "error.code").String() != "token_invalidated" {
+	if r := post(t, s, access, body()); r.status != http.StatusUnauthorized || r.get("error.code") != "token_invalidated" {
 		t.Errorf("access token after the reuse: %d %s", r.status, r.body)
 	}
 	if err := s.Script(issuerScript()); err != nil {
@@ -68,7 +69,7 @@ func TestRefreshWhoseReplyIsLostHasRotated(t *testing.T) {
 	if s.RefreshToken("a") == "rt-first" {
 		t.Error("the token did not rotate")
 	}
-	if r := refresh(t, s, "rt-first"); r.status != http.StatusUnauthorized || gjson.GetBytes(r.body, "error.code").String() != "refresh_token_reused" {
+	if r := refresh(t, s, "rt-first"); r.status != http.StatusUnauthorized || r.get("error.code") != "refresh_token_reused" {
 		t.Errorf("got %d %s", r.status, r.body)
 	}
 }
@@ -78,7 +79,7 @@ func TestAccessTokenExpires(t *testing.T) {
 	script.OAuth.AccessTTL = Duration(time.Nanosecond)
 	s := Start(t, Options{Script: script})
 	access := gjson.GetBytes(refresh(t, s, "rt-first").body, "access_token").String()
-	if r := post(t, s, access, body()); r.status != http.StatusUnauthorized || gjson.GetBytes(r.body, "error.code").String() != "token_expired" {
+	if r := post(t, s, access, body()); r.status != http.StatusUnauthorized || r.get("error.code") != "token_expired" {
 		t.Errorf("got %d %s", r.status, r.body)
 	}
 }
@@ -87,13 +88,13 @@ func TestDeviceFlow(t *testing.T) {
 	script := issuerScript()
 	script.OAuth.DevicePolls = 1
 	s := Start(t, Options{Script: script})
-	start := call(t, s, http.MethodPost, "/api/accounts/deviceauth/usercode", "", `{"client_id":"app"}`).body
-	ask := `{"device_auth_id":"` + gjson.GetBytes(start, "device_auth_id").String() + `","user_code":"` + gjson.GetBytes(start, "user_code").String() + `"}`
+	start := call(t, s, http.MethodPost, "/api/accounts/deviceauth/usercode", "", `{"client_id":"app"}`)
+	ask := string(encode(object{"device_auth_id", start.get("device_auth_id"), "user_code", start.get("user_code")}))
 	if r := call(t, s, http.MethodPost, "/api/accounts/deviceauth/token", "", ask); r.status != http.StatusForbidden {
 		t.Errorf("first poll: %d %s", r.status, r.body)
 	}
 	r := call(t, s, http.MethodPost, "/api/accounts/deviceauth/token", "", ask)
-	code := gjson.GetBytes(r.body, "authorization_code").String()
+	code := r.get("authorization_code")
 	if r.status != http.StatusOK || code == "" {
 		t.Fatalf("second poll: %d %s", r.status, r.body)
 	}
@@ -104,7 +105,7 @@ func TestDeviceFlow(t *testing.T) {
 	if r := call(t, s, http.MethodPost, "/oauth/token", "", exchange); r.status != http.StatusBadRequest {
 		t.Errorf("second exchange of one code: %d", r.status)
 	}
-	if r := call(t, s, http.MethodPost, "/oauth/token", "", "grant_type=password"); gjson.GetBytes(r.body, "error").String() != "unsupported_grant_type" {
+	if r := call(t, s, http.MethodPost, "/oauth/token", "", "grant_type=password"); r.get("error") != "unsupported_grant_type" {
 		t.Errorf("got %s", r.body)
 	}
 }

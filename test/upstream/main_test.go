@@ -45,6 +45,8 @@ type reply struct {
 	err    error // of reading the body
 }
 
+func (r reply) get(path string) string { return gjson.GetBytes(r.body, path).String() }
+
 func call(t *testing.T, s *Server, method, path, token, body string, headers ...string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(testContext(t), method, s.URL+path, strings.NewReader(body))
@@ -61,7 +63,7 @@ func call(t *testing.T, s *Server, method, path, token, body string, headers ...
 	if err != nil {
 		return reply{err: err}
 	}
-	defer res.Body.Close() //nolint:errcheck // read to the end below
+	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	return reply{res.StatusCode, res.Header, b, readSSE(b), err}
 }
@@ -96,29 +98,40 @@ func readSSE(b []byte) []event {
 // sock is a WebSocket client.
 type sock struct {
 	t   *testing.T
-	ctx context.Context //nolint:containedctx // the life of the test
+	ctx context.Context // the life of the test
 	*websocket.Conn
-	header http.Header
 }
 
-func dialAt(t *testing.T, s *Server, path, token string) *sock {
-	t.Helper()
-	ctx := testContext(t)
-	d := websocket.Dialer{HandshakeTimeout: patience}
+// open dials a socket; the reply is the answer to the upgrade.
+func open(ctx context.Context, s *Server, d websocket.Dialer, path, token string) (*websocket.Conn, reply, error) {
 	if s.dial != nil {
 		d.NetDialContext = s.Dial
 	}
 	url := "ws" + strings.TrimPrefix(s.URL, "http") + path
 	c, res, err := d.DialContext(ctx, url, http.Header{"Authorization": {"Bearer " + token}, "Originator": {"test"}})
+	if res == nil {
+		return c, reply{}, err
+	}
+	_ = res.Body.Close()
+	return c, reply{status: res.StatusCode, header: res.Header}, err
+}
+
+func dialAt(t *testing.T, s *Server, path, token string) *sock {
+	t.Helper()
+	ctx := testContext(t)
+	c, _, err := open(ctx, s, websocket.Dialer{HandshakeTimeout: patience}, path, token)
 	if err != nil {
 		t.Fatalf("dialing: %v", err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetReadDeadline(time.Now().Add(patience))
-	return &sock{t, ctx, c, res.Header}
+	return &sock{t, ctx, c}
 }
 
-func dial(t *testing.T, s *Server, token string) *sock { return dialAt(t, s, "/v1/responses", token) }
+func dial(t *testing.T, s *Server, token string) *sock {
+	t.Helper()
+	return dialAt(t, s, "/v1/responses", token)
+}
 
 func (k *sock) say(frame string) {
 	k.t.Helper()

@@ -12,10 +12,10 @@ const (
 	// ModeByPath is the zero value: /v1 follows the platform's rules,
 	// /backend-api those of the ChatGPT backend.
 	ModeByPath Mode = ""
-	// ModePlatform: an anchor lives in the memory of one socket, or in the
+	// ModePlatform keeps an anchor in the memory of one socket, or in the
 	// account's storage if its response was stored.
 	ModePlatform Mode = "platform"
-	// ModeChatGPT: an anchor lives on the account; a foreign one is met with
+	// ModeChatGPT keeps an anchor on its account and meets a foreign one with
 	// silence.
 	ModeChatGPT Mode = "chatgpt"
 )

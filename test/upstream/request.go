@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -59,9 +58,11 @@ func (r *request) parse() *apiError {
 		return badRequest("mutually_exclusive_parameters",
 			"Mutually exclusive parameters: ['conversation', 'previous_response_id'].", "conversation")
 	}
-	if r.input, err = items(fields["input"]); err != nil {
-		return badRequest("invalid_type", err.Error(), "input")
+	input, refusal := items(fields["input"])
+	if refusal != nil {
+		return refusal
 	}
+	r.input = input
 	r.describe()
 	return nil
 }
@@ -87,7 +88,7 @@ func (r *request) describe() {
 }
 
 // items normalises the two forms of input, a text or a list.
-func items(input any) ([]item, error) {
+func items(input any) ([]item, *apiError) {
 	switch in := input.(type) {
 	case nil:
 		return nil, nil
@@ -98,13 +99,13 @@ func items(input any) ([]item, error) {
 		for i, v := range in {
 			obj, ok := v.(map[string]any)
 			if !ok {
-				return nil, fmt.Errorf("Invalid type for 'input[%d]': expected an object.", i) //nolint:revive,staticcheck // the service's own words
+				return nil, badRequest("invalid_type", fmt.Sprintf("Invalid type for 'input[%d]': expected an object.", i), "input")
 			}
 			out = append(out, newItem(obj))
 		}
 		return out, nil
 	default:
-		return nil, errors.New("Invalid type for 'input': expected a string or an array.") //nolint:revive,staticcheck // the service's own words
+		return nil, badRequest("invalid_type", "Invalid type for 'input': expected a string or an array.", "input")
 	}
 }
 

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,7 +93,8 @@ func TestRefusedRequestUsesUpNoRule(t *testing.T) {
 
 func TestRespond(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "events.jsonl")
-	lines := `{"type":"response.created","response":{"id":"{{id}}"}}` + "\n\n" + `{"type":"response.completed","response":{"id":"{{id}}","output":[]}}` + "\n"
+	lines := `{"type":"response.created","response":{"id":"{{id}}"}}` + "\n\n" +
+		`{"type":"response.completed","response":{"id":"{{id}}","output":[]}}` + "\n"
 	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -126,13 +126,14 @@ rules:
 		t.Fatal(err)
 	}
 	s := Start(t, Options{Script: script, Accounts: map[string]string{"sk": "acc"}})
-	if got := names(post(t, s, "sk", body("input", "raw")).events); !cmp.Equal(got, []string{"response.output_item.done", "response.completed"}) {
+	got := names(post(t, s, "sk", body("input", "raw")).events)
+	if !cmp.Equal(got, []string{"response.output_item.done", "response.completed"}) {
 		t.Errorf("raw: %v", got)
 	}
 	if got := idOf(post(t, s, "sk", body("input", "file")).events); got != "resp_file" {
 		t.Errorf("file: %q", got)
 	}
-	if r := post(t, s, "sk", body("input", "missing")); r.status != http.StatusInternalServerError || !strings.Contains(string(r.body), "script_error") {
+	if r := post(t, s, "sk", body("input", "missing")); r.status != 500 || r.get("error.code") != "script_error" {
 		t.Errorf("missing: %d %s", r.status, r.body)
 	}
 	r := post(t, s, "sk", body("input", "all"))

@@ -26,7 +26,7 @@ type Server struct {
 	issuer   *issuer
 	quotas   *quotas
 
-	ctx    context.Context //nolint:containedctx // the life of the server, for sockets and silent answers
+	ctx    context.Context // the life of the server, for sockets and silent answers
 	cancel context.CancelFunc
 
 	connections atomic.Int64 // numbers given to TCP connections

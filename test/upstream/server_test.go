@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
@@ -35,10 +34,12 @@ func TestOtherRoutes(t *testing.T) {
 		}
 	}
 	reqs := s.Ledger().Requests()
-	if r := reqs[5]; len(reqs) != 8 || r.Route != RouteOther || r.Account != "a" || string(r.Body) != "some bytes" || r.ContentType != "application/octet-stream" {
+	if r := reqs[5]; len(reqs) != 8 || r.Route != RouteOther || r.Account != "a" || string(r.Body) != "some bytes" ||
+		r.ContentType != "application/octet-stream" {
 		t.Errorf("ledger: %+v", reqs)
 	}
-	if err := s.Script(Script{Rules: []Rule{{Match: Match{Route: "/v1/files"}, Fault: &Fault{Action: ActStatus, Status: 502}}}}); err != nil {
+	broken := Rule{Match: Match{Route: "/v1/files"}, Fault: &Fault{Action: ActStatus, Status: 502}}
+	if err := s.Script(Script{Rules: []Rule{broken}}); err != nil {
 		t.Fatal(err)
 	}
 	if r := call(t, s, "POST", "/v1/files", "sk", ""); r.status != http.StatusBadGateway {
@@ -50,12 +51,12 @@ func TestUnknownTokenIsRefused(t *testing.T) {
 	s := Start(t, Options{Accounts: map[string]string{"sk-a": "a"}})
 	for _, token := range []string{"", "sk-b"} {
 		r := post(t, s, token, body())
-		if r.status != http.StatusUnauthorized || gjson.GetBytes(r.body, "error.code").String() != "invalid_api_key" {
+		if r.status != http.StatusUnauthorized || r.get("error.code") != "invalid_api_key" {
 			t.Errorf("%q: %d %s", token, r.status, r.body)
 		}
 	}
-	_, res, err := websocket.DefaultDialer.DialContext(testContext(t), "ws"+s.URL[4:]+"/v1/responses", nil)
-	if err == nil || res.StatusCode != http.StatusUnauthorized {
+	_, head, err := open(testContext(t), s, websocket.Dialer{}, "/v1/responses", "sk-b")
+	if err == nil || head.status != http.StatusUnauthorized {
 		t.Errorf("upgrade: %v", err)
 	}
 	if ds := s.Ledger().Dispatches(); len(ds) != 0 {
@@ -93,12 +94,11 @@ func TestCompressedBodies(t *testing.T) {
 
 func TestDeflateOnSockets(t *testing.T) {
 	s := Start(t, Options{Script: Script{Connection: Connection{Deflate: true}}})
-	d := websocket.Dialer{EnableCompression: true}
-	ws, res, err := d.DialContext(testContext(t), "ws"+s.URL[4:]+"/v1/responses", http.Header{"Authorization": {"Bearer sk"}})
+	ws, _, err := open(testContext(t), s, websocket.Dialer{EnableCompression: true}, "/v1/responses", "sk")
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &sock{t, testContext(t), ws, res.Header}
+	k := &sock{t, testContext(t), ws}
 	k.turn("input", strings.Repeat("x", 50_000))
 	_ = ws.Close()
 	isClosed := func([]Dispatch) bool { return !s.Ledger().Connections()[0].Closed.IsZero() }
@@ -142,7 +142,8 @@ func TestAdminPaths(t *testing.T) {
 	post(t, s, "sk-secret", body())
 	ended(t, s, 1)
 	ledger := string(call(t, s, "GET", "/_ledger", "", "").body)
-	if !strings.Contains(ledger, `"kind":"dispatch"`) || !strings.Contains(ledger, `"kind":"connection"`) || strings.Contains(ledger, "sk-secret") {
+	if !strings.Contains(ledger, `"kind":"dispatch"`) || !strings.Contains(ledger, `"kind":"connection"`) ||
+		strings.Contains(ledger, "sk-secret") {
 		t.Errorf("ledger:\n%s", ledger)
 	}
 	for line := range strings.Lines(ledger) {
@@ -150,8 +151,8 @@ func TestAdminPaths(t *testing.T) {
 			t.Errorf("no JSON: %s", line)
 		}
 	}
-	if got := call(t, s, "GET", "/_stats", "", "").body; gjson.GetBytes(got, "dispatches").Int() != 1 || gjson.GetBytes(got, "accounts.a").Int() != 1 {
-		t.Errorf("stats: %s", got)
+	if got := call(t, s, "GET", "/_stats", "", ""); got.get("dispatches") != "1" || got.get("accounts.a") != "1" {
+		t.Errorf("stats: %s", got.body)
 	}
 	script := "accounts: [{name: a, token: sk-other}]\nrespond: {text: replaced}"
 	if r := call(t, s, "POST", "/_script", "", script); r.status != http.StatusNoContent {
@@ -163,7 +164,8 @@ func TestAdminPaths(t *testing.T) {
 	if got := string(call(t, s, "GET", "/_script", "", "").body); strings.Contains(got, "sk-other") || !strings.Contains(got, "replaced") {
 		t.Errorf("script: %s", got)
 	}
-	if r := call(t, s, "POST", "/_script", "", "rules: [{fault: {action: x}}]"); r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "rules[0].fault.action") {
+	r := call(t, s, "POST", "/_script", "", "rules: [{fault: {action: x}}]")
+	if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "rules[0].fault.action") {
 		t.Errorf("bad script: %d %s", r.status, r.body)
 	}
 	call(t, s, "DELETE", "/_ledger", "", "")
@@ -177,7 +179,8 @@ func TestAdminPaths(t *testing.T) {
 
 func TestLedgerHoldsHeadersButNoCredentials(t *testing.T) {
 	s := Start(t, Options{})
-	call(t, s, http.MethodPost, "/v1/responses", "sk-secret", body(), "Originator", "codex_exec", "X-Codex-Window-Id", "w:0", "Cookie", "a=secret", "Session-Id", "s1")
+	call(t, s, http.MethodPost, "/v1/responses", "sk-secret", body(),
+		"Originator", "codex_exec", "X-Codex-Window-Id", "w:0", "Cookie", "a=secret", "Session-Id", "s1")
 	d := ended(t, s, 1)[0]
 	if d.Headers["originator"] != "codex_exec" || d.Headers["x-codex-window-id"] != "w:0" || d.Session != "s1" {
 		t.Errorf("headers: %v", d.Headers)
@@ -229,12 +232,11 @@ func TestPipeInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := StartPipe(t, Options{Script: Script{Respond: &Respond{Text: "late", Delay: Duration(400 * time.Second)}}})
 		began := time.Now()
-		d := websocket.Dialer{NetDialContext: s.Dial}
-		ws, res, err := d.DialContext(context.Background(), "ws://upstream.test/v1/responses", http.Header{"Authorization": {"Bearer sk"}})
+		ws, _, err := open(t.Context(), s, websocket.Dialer{}, "/v1/responses", "sk")
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := &sock{t, t.Context(), ws, res.Header}
+		k := &sock{t, t.Context(), ws}
 		if got := textOf(k.turn()); got != "late" || time.Since(began) != 400*time.Second {
 			t.Errorf("got %q after %s", got, time.Since(began))
 		}

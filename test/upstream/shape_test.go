@@ -29,7 +29,10 @@ func TestEventsHaveTheShapeOfRealOnes(t *testing.T) {
 		},
 		{shape: "prewarm", pairs: []any{"generate", false}},
 		{shape: "failed", respond: text, fault: &Fault{At: AtAfterCreated, Action: ActFailed}},
-		{shape: "failed_headers", respond: text, fault: &Fault{At: AtAfterCreated, Action: ActFailed, Headers: map[string]string{"retry-after": "3"}}},
+		{
+			shape: "failed_headers", respond: text,
+			fault: &Fault{At: AtAfterCreated, Action: ActFailed, Headers: map[string]string{"retry-after": "3"}},
+		},
 		{shape: "incomplete", respond: text, fault: &Fault{At: AtBeforeTerminal, Action: ActIncomplete}},
 		{shape: "compaction", pairs: []any{"input", []any{map[string]any{"type": "compaction_trigger"}}}},
 	} {

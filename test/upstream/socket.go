@@ -20,7 +20,7 @@ type socket struct {
 	proto   request      // account, path, headers: the same for every frame
 	silent  atomic.Bool  // pings are not answered
 
-	ctx    context.Context //nolint:containedctx // the life of the socket
+	ctx    context.Context // the life of the socket
 	cancel context.CancelFunc
 
 	writing sync.Mutex // one frame at a time

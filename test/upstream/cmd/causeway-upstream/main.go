@@ -156,7 +156,7 @@ func (f flags) accountLines() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--accounts: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // read only
+	defer file.Close()
 	sc := bufio.NewScanner(file)
 	for sc.Scan() {
 		if line := strings.TrimSpace(sc.Text()); line != "" && !strings.HasPrefix(line, "#") {
@@ -181,7 +181,7 @@ func (f flags) tls() (*tls.Config, error) {
 			return nil, fmt.Errorf("--self-signed: %w", err)
 		}
 		if f.caOut != "" {
-			if err := os.WriteFile(f.caOut, ca, 0o644); err != nil { //nolint:gosec // a public certificate
+			if err := os.WriteFile(f.caOut, ca, 0o644); err != nil { // a public certificate
 				return nil, fmt.Errorf("--ca-out: %w", err)
 			}
 		}

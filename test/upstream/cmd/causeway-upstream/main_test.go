@@ -58,7 +58,7 @@ func post(t *testing.T, c *http.Client, url, token string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // read to the end below
+	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,8 @@ func TestFlagsAreChecked(t *testing.T) {
 		}
 	}
 	var help bytes.Buffer
-	if err := run(t.Context(), []string{"--help"}, io.Discard, &help); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-self-signed") {
+	err := run(t.Context(), []string{"--help"}, io.Discard, &help)
+	if !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-self-signed") {
 		t.Errorf("help: %v\n%s", err, help.String())
 	}
 }
