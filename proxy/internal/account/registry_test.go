@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
@@ -288,4 +289,29 @@ func TestManyTurnsStayWithinTheLimits(t *testing.T) {
 			t.Errorf("%s ends with %d turns in flight", s.Name, s.Inflight)
 		}
 	}
+}
+
+// lateTimers is a clock whose timers never fire in time.
+type lateTimers struct{ *clocktesting.FakePassiveClock }
+
+func (lateTimers) AfterFunc(time.Duration, func()) clock.Timer {
+	return clock.RealClock{}.NewTimer(time.Hour)
+}
+
+func TestNewcomerDoesNotOvertakeWhenTheTimerIsLate(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	c := lateTimers{clocktesting.NewFakePassiveClock(now)}
+	r := NewRegistry(c)
+	r.Update(runtime("", enabled("a", 1), enabled("b", 1)))
+	r.CoolDown("b", now.Add(time.Second), ReasonRateLimited)
+	held := acquire(t, r, Want{})
+	_, _, first := r.enter(Want{})
+	c.SetTime(now.Add(time.Second))
+	_, _, newcomer := r.enter(Want{})
+	if newcomer == nil {
+		t.Fatal("the newcomer got the room that the first waited for")
+	}
+	(<-first.Value.(*waiter).done).lease.Release()
+	(<-newcomer.Value.(*waiter).done).lease.Release()
+	held.Release()
 }

@@ -18,7 +18,7 @@ import (
 const dataLink = "..data"
 
 // maxFileBytes bounds one file of the folder; a bundle has at most 512 KiB.
-const maxFileBytes = 8 << 20
+const maxFileBytes = 4 << 20
 
 // Reasons of a Rejected.
 const (
