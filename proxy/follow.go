@@ -16,7 +16,7 @@ import (
 // reportingMetrics is the mode of reporting in which numbers come from metrics.
 const reportingMetrics = "Metrics"
 
-// follow takes over each valid change of the configuration.
+// follow takes over each valid change of the configuration. Watch logs them.
 func (p *process) follow(ctx context.Context) {
 	if err := config.Watch(ctx, p.options.ConfigDir, p.log, p.apply, p.reject); err != nil {
 		p.log.Error("Following the configuration failed; it stays as it is", "error", err)
@@ -33,8 +33,6 @@ func (p *process) apply(rt *config.Runtime) {
 	p.accounts.Update(rt)
 	p.runtime.Store(rt)
 	p.metrics.ConfigReloaded(telemetry.ResultOK)
-	p.log.Info("Applied configuration", "hash", rt.Hash, "generation", rt.Bundle.Generation, "accounts", len(rt.Bundle.Pool.Accounts))
-	p.warn(rt)
 	p.changed()
 }
 
@@ -43,14 +41,7 @@ func (p *process) reject(err error) {
 	errors.As(err, &rejected)
 	p.rejected.Store(rejected)
 	p.metrics.ConfigReloaded(telemetry.ResultRejected)
-	p.log.Error("Refused configuration; the one before is served", "reason", rejected.Reason, "error", err)
 	p.changed()
-}
-
-func (p *process) warn(rt *config.Runtime) {
-	for _, w := range rt.Warnings {
-		p.log.Warn("Configuration: "+w, "pool", rt.Bundle.Pool.Name)
-	}
 }
 
 // startReport keeps the pod's BridgeReplica up to date, if this is a pod. What

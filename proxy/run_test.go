@@ -45,7 +45,10 @@ func launch(t *testing.T, upstream http.Handler, drain bundle.Drain, env map[str
 	t.Helper()
 	up := httptest.NewServer(upstream)
 	t.Cleanup(up.Close)
-	p := &proxied{dir: t.TempDir(), log: &lockedBuffer{}, hurry: make(chan struct{}), ended: make(chan error, 1), client: &http.Client{Transport: &http.Transport{}}}
+	p := &proxied{
+		dir: t.TempDir(), log: &lockedBuffer{}, hurry: make(chan struct{}), ended: make(chan error, 1),
+		client: &http.Client{Transport: &http.Transport{}},
+	}
 	t.Cleanup(p.client.CloseIdleConnections)
 	p.configure(t, up.URL, drain, firstKey)
 	logger, err := telemetry.NewLogger(p.log, "debug")
@@ -95,7 +98,9 @@ func (p *proxied) configure(t *testing.T, endpoint string, drain bundle.Drain, k
 			Provider: bundle.Provider{Type: bundle.ProviderOpenAIPlatform, Endpoint: endpoint},
 			Accounts: []bundle.Account{{Name: "first", Kind: bundle.KindAPIKey, State: bundle.AccountEnabled}},
 		},
-		Circuit: bundle.Circuit{Deadlines: bundle.Deadlines{ConnectSeconds: 5, TLSSeconds: 5, ResponseHeaderSeconds: 60, FirstEventSeconds: 60, IdleSeconds: 300, KeepaliveSeconds: 10}},
+		Circuit: bundle.Circuit{Deadlines: bundle.Deadlines{
+			ConnectSeconds: 5, TLSSeconds: 5, ResponseHeaderSeconds: 60, FirstEventSeconds: 60, IdleSeconds: 300, KeepaliveSeconds: 10,
+		}},
 	}
 	c := bundle.Credentials{Accounts: map[string]bundle.Credential{"first": {APIKey: secretKey}}, Clients: map[string]string{}}
 	for _, key := range keys {
@@ -143,6 +148,14 @@ func (p *proxied) status(t *testing.T, url, key string) int {
 	defer res.Body.Close()
 	_, _ = io.Copy(io.Discard, res.Body)
 	return res.StatusCode
+}
+
+// awaitUnready returns when the proxy has seen that it is to stop.
+func (p *proxied) awaitUnready(t *testing.T) {
+	t.Helper()
+	for unready := false; !unready; {
+		unready = p.status(t, p.ops+"/readyz", "") == http.StatusServiceUnavailable
+	}
 }
 
 type lockedBuffer struct {
@@ -208,7 +221,7 @@ func TestRunServesAndReloads(t *testing.T) {
 		t.Error("first key, too late:", got)
 	}
 	p.put(t, bundle.FileName, []byte(`{"contractVersion":99,"x":"CANARY"}`))
-	for !strings.Contains(p.log.String(), "Refused configuration") {
+	for !strings.Contains(p.log.String(), "Configuration rejected") {
 		if time.Now().After(deadline) {
 			t.Fatal("a bad change went unseen")
 		}
@@ -236,8 +249,7 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	}
 	say("before\n")
 	p.stop()
-	for p.status(t, p.ops+"/readyz", "") != http.StatusServiceUnavailable { //nolint:revive // until the signal has arrived
-	}
+	p.awaitUnready(t)
 	// Without Kubernetes nobody has to be waited for: the port closes at once.
 	for {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.data, "http://"))
@@ -260,8 +272,7 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 func TestStopInAPodServesUntilRoutersKnow(t *testing.T) {
 	p := launch(t, ok, bundle.Drain{PodGraceSeconds: 600, EndpointLagSeconds: 1}, map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 	p.stop()
-	for p.status(t, p.ops+"/readyz", "") != http.StatusServiceUnavailable { //nolint:revive // until the signal has arrived
-	}
+	p.awaitUnready(t)
 	res, err := p.open(t, http.MethodPost, p.data+"/v1/x", firstKey, "{}")
 	if err != nil {
 		t.Fatal("a late client was refused:", err)

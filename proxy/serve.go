@@ -75,7 +75,6 @@ func (p *process) run(ctx context.Context) error {
 	rt := p.runtime.Load()
 	p.log.Info("Serving", "listen", open.data.Addr().String(), "opsListen", open.ops.Addr().String(), "version", version.Version,
 		"bridge", rt.Bundle.Name, "pool", rt.Bundle.Pool.Name, "accounts", len(rt.Bundle.Pool.Accounts), "hash", rt.Hash)
-	p.warn(rt)
 	if p.options.Started != nil {
 		p.options.Started(open.data.Addr(), open.ops.Addr())
 	}

@@ -74,7 +74,7 @@ type decoders struct {
 
 func newDecoders(limit int) (*decoders, error) {
 	whole, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true),
-		zstd.WithDecoderMaxMemory(uint64(max(limit, zstd.MinWindowSize)))) //nolint:gosec // positive
+		zstd.WithDecoderMaxMemory(uint64(max(limit, zstd.MinWindowSize))))
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +116,9 @@ func fill(r io.Reader, out []byte) (int, error) {
 func (d *decoders) decodeSized(in []byte) (out []byte, done bool, err error) {
 	var h zstd.Header
 	if h.Decode(in) != nil || h.Skippable || !h.HasFCS {
-		return nil, false, nil
+		return nil, false, nil //nolint:nilerr // the two passes say what is wrong
 	}
-	if h.FrameContentSize > uint64(d.limit) { //nolint:gosec // positive
+	if h.FrameContentSize > uint64(d.limit) {
 		return nil, true, tooLarge(d.limit)
 	}
 	// A block of 4 bytes unfolds to 128 KiB at most: a size beyond that is a lie.
@@ -126,13 +126,14 @@ func (d *decoders) decodeSized(in []byte) (out []byte, done bool, err error) {
 		return nil, true, broken(codingZstd)
 	}
 	out, err = d.whole.DecodeAll(in, make([]byte, 0, h.FrameContentSize))
-	if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-		return nil, false, nil // more than one frame
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return out, true, nil
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return nil, false, nil // more than one frame: the two passes tell
+	default:
 		return nil, true, broken(codingZstd)
 	}
-	return out, true, nil
 }
 
 // count reads r to its end, at most one byte beyond the limit.
@@ -198,7 +199,7 @@ func (d *decoders) openZstd(input io.Reader) (io.Reader, func(), error) {
 		var err error
 		// One at a time and without read-ahead: no goroutines to end.
 		z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(uint64(max(d.limit, maxWindow)))) //nolint:gosec // positive
+			zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(uint64(max(d.limit, maxWindow))))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -118,6 +118,16 @@ func fieldsOf(root gjson.Result) fields {
 }
 
 func (f fields) check(form Form) error {
+	if err := f.checkModel(); err != nil {
+		return err
+	}
+	if err := f.checkInput(); err != nil {
+		return err
+	}
+	return f.checkFlags(form)
+}
+
+func (f fields) checkModel() error {
 	switch {
 	case !present(f.model):
 		return invalid("model", "model is required: name the model that answers.")
@@ -125,19 +135,32 @@ func (f fields) check(form Form) error {
 		return invalid("model", "model must be a string, not "+kindOf(f.model)+".")
 	case f.model.Str == "":
 		return invalid("model", "model is empty: name the model that answers.")
+	}
+	return nil
+}
+
+func (f fields) checkInput() error {
+	switch {
 	case present(f.input) && f.input.Type != gjson.String && !f.input.IsArray():
 		return invalid("input", "input must be a string or an array, not "+kindOf(f.input)+".")
 	case present(f.previous) && f.previous.Type != gjson.String:
 		return invalid("previous_response_id", "previous_response_id must be a string, not "+kindOf(f.previous)+".")
 	case present(f.previous) && present(f.conversation):
-		return invalid("previous_response_id", "previous_response_id and conversation cannot be used together: leave one of them out.")
+		return invalid("previous_response_id",
+			"previous_response_id and conversation cannot be used together: leave one of them out.")
+	}
+	return nil
+}
+
+func (f fields) checkFlags(form Form) error {
+	switch {
 	case present(f.background) && !f.background.IsBool():
 		return invalid("background", "background must be true or false, not "+kindOf(f.background)+".")
 	case f.background.Type == gjson.True:
 		return invalid("background", "background: true is not supported by this proxy: leave it out and stream instead.")
 	case present(f.stream) && !f.stream.IsBool():
 		return invalid("stream", "stream must be true or false, not "+kindOf(f.stream)+".")
-	case form.StreamOnly && f.stream.Type == gjson.False && present(f.stream):
+	case form.StreamOnly && f.stream.Type == gjson.False:
 		return invalid("stream", "stream: false is not supported on this path: use /v1/responses.")
 	}
 	return nil

@@ -69,7 +69,7 @@ func outcomeOf(f *failure.Failure) telemetry.Outcome {
 
 // fetchModels asks the upstream on behalf of some account.
 func (s *Server) fetchModels(ctx context.Context, c *call) ([]byte, http.Header, error) {
-	lease, err := s.acquire(c)
+	lease, err := s.acquire(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -125,8 +125,11 @@ func (s *Server) modelsRefused(lease *account.Lease, res *http.Response, body []
 // modelsHeader leaves out what asks for less than the whole list.
 func modelsHeader(client http.Header) http.Header {
 	h := client.Clone()
-	for _, name := range []string{"Connection", "Te", "Upgrade", "Http2-Settings", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization",
-		"Transfer-Encoding", "Trailer", "Accept-Encoding", "Range", "If-None-Match", "If-Modified-Since", "Content-Type", "Content-Length", "Content-Encoding"} {
+	for _, name := range []string{
+		"Connection", "Te", "Upgrade", "Http2-Settings", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization",
+		"Transfer-Encoding", "Trailer", "Accept-Encoding", "Range", "If-None-Match", "If-Modified-Since",
+		"Content-Type", "Content-Length", "Content-Encoding",
+	} {
 		h.Del(name)
 	}
 	return h

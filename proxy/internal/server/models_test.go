@@ -25,8 +25,10 @@ func TestModelList(t *testing.T) {
 		{"nothing allowed", list, []string{}, `{"models":[],"object":"list","data":[]}`},
 		{"catalogue", catalogue, nil, `{"models":[{"slug":"a","x":1.0,"truncation_policy":{"mode":"t"}},{"slug":"b"}],"object":"list","data":[` +
 			`{"id":"a","object":"model","created":0,"owned_by":"openai"},{"id":"b","object":"model","created":0,"owned_by":"openai"}]}`},
-		{"catalogue, filtered", catalogue, []string{"b"}, `{"models":[{"slug":"b"}],"object":"list","data":[{"id":"b","object":"model","created":0,"owned_by":"openai"}]}`},
-		{"both", `{"models":[{"slug":"a"}],"data":[{"id":"a","y":1}]}`, nil, `{"models":[{"slug":"a"}],"object":"list","data":[{"id":"a","y":1}]}`},
+		{"catalogue, filtered", catalogue, []string{"b"}, `{"models":[{"slug":"b"}],"object":"list","data":[` +
+			`{"id":"b","object":"model","created":0,"owned_by":"openai"}]}`},
+		{"both", `{"models":[{"slug":"a"}],"data":[{"id":"a","y":1}]}`, nil,
+			`{"models":[{"slug":"a"}],"object":"list","data":[{"id":"a","y":1}]}`},
 		{"HTML", `<html>`, nil, ""},
 		{"no list", `{"x":1}`, nil, ""},
 		{"no object", `[]`, nil, ""},
@@ -66,7 +68,8 @@ func TestModels(t *testing.T) {
 	})
 	for _, path := range []string{"/v1/models", "/backend-api/codex/models"} {
 		reply := e.call(t, "GET", path+"?client_version=0.169.0", "", "User-Agent", "codex/1", "If-None-Match", "x", "Accept-Encoding", "gzip")
-		if reply.StatusCode != 200 || !strings.HasPrefix(reply.text, `{"models":[{"slug":"a"}],"object":"list"`) || reply.Header.Get("X-Models-Etag") != "e1" {
+		if reply.StatusCode != http.StatusOK || !strings.HasPrefix(reply.text, `{"models":[{"slug":"a"}],"object":"list"`) ||
+			reply.Header.Get("X-Models-Etag") != "e1" {
 			t.Error(path, reply.StatusCode, reply.text, reply.Header)
 		}
 		got := seen.Load()
@@ -90,7 +93,8 @@ func TestModelsRefused(t *testing.T) {
 		{"429", refusal(429, `{}`, "Retry-After", "9"), 429, failure.RateLimitExceeded, account.ReasonRateLimited},
 		{"404", refusal(404, `{}`), 502, failure.UpstreamError, ""},
 		{"HTML", refusal(200, `<html>login</html>`), 502, failure.UpstreamProtocol, ""},
-		{"too large", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, zeros{}, maxModels+1) }, 502, failure.UpstreamProtocol, ""},
+		{"too large", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, zeros{}, maxModels+1) },
+			502, failure.UpstreamProtocol, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -54,7 +54,7 @@ func (s *Server) passThrough(c *call) {
 		s.refuse(c, failure.New(failure.NotFound, "The requested path cannot be sent to the upstream."))
 		return
 	}
-	lease, err := s.acquire(c)
+	lease, err := s.acquire(c.r.Context(), c)
 	if err != nil {
 		s.refuse(c, failure.From(err))
 		return
@@ -62,15 +62,18 @@ func (s *Server) passThrough(c *call) {
 	defer lease.Release()
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	p := &pass{outcome: telemetry.OutcomeCallerGone, call: c, server: s, lease: lease, target: target, idle: newIdleTimer(c.rt.Deadlines.Idle, cancel)}
+	p := &pass{
+		call: c, server: s, lease: lease, target: target, outcome: telemetry.OutcomeCallerGone,
+		idle: newIdleTimer(c.rt.Deadlines.Idle, cancel),
+	}
 	defer p.idle.stop()
 	defer func() { outcome = p.outcome }() // also when ReverseProxy breaks the connection
 	p.serve(ctx)
 }
 
 // acquire leases an account for a request that names no model.
-func (s *Server) acquire(c *call) (*account.Lease, error) {
-	ctx, cancel := context.WithTimeout(c.r.Context(), admissionWait)
+func (s *Server) acquire(ctx context.Context, c *call) (*account.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, admissionWait)
 	defer cancel()
 	lease, err := s.accounts.Acquire(ctx, account.Want{})
 	if err == nil {
@@ -171,7 +174,7 @@ func (p *pass) explain(err error) *failure.Failure {
 		return made
 	case p.r.Context().Err() != nil:
 		p.outcome = telemetry.OutcomeCallerGone
-		return nil
+		return nil //nolint:nilerr // nobody is left to be told
 	case errors.Is(bodyErr, os.ErrDeadlineExceeded):
 		p.outcome = telemetry.OutcomeTimeout
 		return failure.New(failure.RequestTimeout, "The request body did not arrive in time.", failure.Reason("inboundBody"))

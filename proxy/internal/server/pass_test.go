@@ -44,7 +44,8 @@ func TestPassThroughHeaders(t *testing.T) {
 		"User-Agent", "codex_exec/1", "Originator", "codex_exec", "Version", "1", "X-Stainless-Lang", "js", "Session-Id", "s", "Thread-Id", "t",
 		"Accept-Encoding", "gzip", "Content-Type", "text/plain", "Idempotency-Key", "i", "X-Request-Id", "mine",
 		"Chatgpt-Account-Id", "client's", "Cookie", "c=d", "X-Api-Key", "k", "Openai-Organization", "o",
-		"Forwarded", "for=x", "X-Forwarded-For", "1.2.3.4", "X-Forwarded-Proto", "http", "X-Real-Ip", "1.2.3.4", "Cf-Ray", "r", "Cf-Connecting-Ip", "i",
+		"Forwarded", "for=x", "X-Forwarded-For", "1.2.3.4", "X-Forwarded-Proto", "http", "X-Real-Ip", "1.2.3.4",
+		"Cf-Ray", "r", "Cf-Connecting-Ip", "i",
 		"Keep-Alive", "1", "Proxy-Authorization", "p", "X-Causeway-Peer-Budget-Ms", "1", "X-Causeway-X", "1", "X-Codex-Turn-State", "s",
 		"Connection", "x-hop", "X-Hop", "1")
 	if reply.StatusCode != http.StatusAccepted || reply.text != "{}" {
@@ -136,9 +137,10 @@ func TestPassThroughRefusals(t *testing.T) {
 		header, value string
 	}{
 		{"401 is the account's fault, not the client's", answer401, 503, failure.UpstreamAuth, account.ReasonAuthRejected, "Retry-After", "5"},
-		{"429 with Retry-After", refusal(429, `{"error":{"code":"rate_limit_exceeded"}}`, "Retry-After", "61"), 429, "rate_limit_exceeded", account.ReasonRateLimited, "Retry-After", "61"},
-		{"429 with a hint in the body", refusal(429, `{"error":{"code":"usage_limit_reached","resets_in_seconds":100}}`), 429, "usage_limit_reached",
-			account.ReasonQuotaExhausted, "Retry-After", "100"},
+		{"429 with Retry-After", refusal(429, `{"error":{"code":"rate_limit_exceeded"}}`, "Retry-After", "61"),
+			429, "rate_limit_exceeded", account.ReasonRateLimited, "Retry-After", "61"},
+		{"429 with a hint in the body", refusal(429, `{"error":{"code":"usage_limit_reached","resets_in_seconds":100}}`),
+			429, "usage_limit_reached", account.ReasonQuotaExhausted, "Retry-After", "100"},
 		{"429 without a hint", refusal(429, `{"error":{"type":"insufficient_quota"}}`), 429, "", account.ReasonQuotaExhausted, "Retry-After", ""},
 		{"400 passes", refusal(400, `{"error":{"code":"bad"}}`, "X-A", "b"), 400, "bad", "", "X-A", "b"},
 		{"403 passes", refusal(403, `{"error":{"code":"no"}}`), 403, "no", "", "", ""},
@@ -180,7 +182,7 @@ func refusal(status int, body string, headers ...string) http.HandlerFunc {
 func TestPassThroughWithoutUpstream(t *testing.T) {
 	e := start(t, setup{change: func(b *bundle.Bundle, _ *bundle.Credentials) { b.Pool.Provider.Endpoint = "http://127.0.0.1:1" }})
 	got := e.call(t, "POST", "/v1/embeddings", "{}")
-	if got.StatusCode != 503 || got.code() != failure.UpstreamConnect || got.Header.Get("Retry-After") == "" {
+	if got.StatusCode != http.StatusServiceUnavailable || got.code() != failure.UpstreamConnect || got.Header.Get("Retry-After") == "" {
 		t.Error(got.StatusCode, got.text, got.Header)
 	}
 	if strings.Contains(got.text, "127.0.0.1") {
@@ -192,7 +194,7 @@ func TestPassThroughWithoutUpstream(t *testing.T) {
 func TestPassThroughWithoutAccount(t *testing.T) {
 	e := start(t, setup{change: func(b *bundle.Bundle, _ *bundle.Credentials) { b.Pool.Accounts[0].State = bundle.AccountDisabled }})
 	got := e.do(t, e.request(t, "POST", "/v1/files", io.LimitReader(zeros{}, 8<<20)))
-	if got.StatusCode != 503 || got.code() != failure.NoAccounts || got.Header.Get("Retry-After") == "" {
+	if got.StatusCode != http.StatusServiceUnavailable || got.code() != failure.NoAccounts || got.Header.Get("Retry-After") == "" {
 		t.Error(got.StatusCode, got.text)
 	}
 }
@@ -218,7 +220,7 @@ func TestPassThroughBrokenUpstream(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})})
 	got := e.call(t, "POST", "/v1/early", "{}")
-	if got.StatusCode != 502 || got.code() != failure.UpstreamError {
+	if got.StatusCode != http.StatusBadGateway || got.code() != failure.UpstreamError {
 		t.Error(got.StatusCode, got.text)
 	}
 	if n := count.Load(); n != 1 {
@@ -255,7 +257,7 @@ func TestPassThroughSilentUpstream(t *testing.T) {
 		}),
 	})
 	t.Cleanup(func() { close(hold) })
-	if got := e.call(t, "POST", "/v1/head", "{}"); got.StatusCode != 504 || got.code() != failure.StreamIdleTimeout {
+	if got := e.call(t, "POST", "/v1/head", "{}"); got.StatusCode != http.StatusGatewayTimeout || got.code() != failure.StreamIdleTimeout {
 		t.Error(got.StatusCode, got.text)
 	}
 	res, err := e.client.Do(e.request(t, "POST", "/v1/body", strings.NewReader("{}")))
@@ -300,13 +302,14 @@ func TestPassThroughEarlyRefusal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, _ = io.WriteString(conn, "POST /v1/files HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+clientKey+"\r\nContent-Length: 1000000\r\n\r\nstart")
+	_, _ = io.WriteString(conn, "POST /v1/files HTTP/1.1\r\nHost: x\r\n"+
+		"Authorization: Bearer "+clientKey+"\r\nContent-Length: 1000000\r\n\r\nstart")
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = res.Body.Close()
-	if res.StatusCode != 400 {
+	if res.StatusCode != http.StatusBadRequest {
 		t.Error(res.StatusCode)
 	}
 	_ = conn.Close()

@@ -155,7 +155,7 @@ func (s *Server) turn(c *call, family bridge.Route, form intake.Form) {
 func (s *Server) done(c *call, outcome telemetry.Outcome) {
 	took := time.Since(c.start)
 	s.metrics.RequestDone(c.label, telemetry.TransportHTTP, outcome, took)
-	s.log.DebugContext(c.r.Context(), "Served request", "route", c.label.String(), "status", c.w.status, "outcome", outcome.String(),
+	s.log.Debug("Served request", "route", c.label.String(), "status", c.w.status, "outcome", outcome.String(),
 		"client", c.client, "account", c.account, "request", c.id, "took", took)
 }
 
@@ -170,7 +170,7 @@ func (s *Server) recovered(c *call) {
 	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(v) // net/http's own way to break a connection
 	}
-	s.log.ErrorContext(c.r.Context(), "Recovered from a panic", "request", c.id, "type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+	s.log.Error("Recovered from a panic", "request", c.id, "type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
 	if c.w.status != 0 {
 		panic(http.ErrAbortHandler)
 	}

@@ -81,7 +81,8 @@ func TestTurnIsHandedOver(t *testing.T) {
 	if got == nil {
 		t.Fatal("no turn")
 	}
-	if got.ID != "mine-1" || got.Route != bridge.RouteCodex || got.Client != "alice" || !got.Stream || string(got.Body) != turnBody || got.Runtime == nil {
+	if got.ID != "mine-1" || got.Route != bridge.RouteCodex || got.Client != "alice" || !got.Stream ||
+		string(got.Body) != turnBody || got.Runtime == nil {
 		t.Errorf("%+v", got)
 	}
 	if got.Header.Get("Session-Id") != "s" || got.Header.Get("X-Causeway-Peer-Budget-Ms") != "" || got.Header.Get("Content-Encoding") != "" {
@@ -101,17 +102,22 @@ func TestBadInput(t *testing.T) {
 		status           int
 		code, text       string
 	}{
-		{"unknown client key", "/v1/responses", turnBody, []string{"Authorization", "Bearer cwk-unknown"}, 401, failure.InvalidAPIKey, "Authorization"},
+		{"unknown client key", "/v1/responses", turnBody, []string{"Authorization", "Bearer cwk-unknown"},
+			401, failure.InvalidAPIKey, "Authorization"},
 		{"no client key", "/v1/responses", turnBody, []string{"Authorization", ""}, 401, failure.InvalidAPIKey, "Authorization"},
-		{"key in another header", "/v1/responses", turnBody, []string{"Authorization", "", "X-Api-Key", clientKey}, 401, failure.InvalidAPIKey, ""},
+		{"key in another header", "/v1/responses", turnBody, []string{"Authorization", "", "X-Api-Key", clientKey},
+			401, failure.InvalidAPIKey, ""},
 		{"unknown key on pass-through", "/v1/files", turnBody, []string{"Authorization", "Bearer x"}, 401, failure.InvalidAPIKey, ""},
 		{"body too large", "/v1/responses", strings.Repeat("x", 1001), nil, 400, failure.PayloadTooLarge, "1000"},
 		{"zstd bomb", "/v1/responses", zstdBomb(t), []string{"Content-Encoding", "zstd"}, 400, failure.PayloadTooLarge, ""},
-		{"unknown encoding", "/v1/responses", turnBody, []string{"Content-Encoding", "br"}, 415, failure.UnsupportedEncoding, "zstd, gzip, deflate"},
+		{"unknown encoding", "/v1/responses", turnBody, []string{"Content-Encoding", "br"},
+			415, failure.UnsupportedEncoding, "zstd, gzip, deflate"},
 		{"invalid JSON", "/v1/responses", `{"model":}`, nil, 400, failure.InvalidJSON, "byte 10"},
-		{"both continuations", "/v1/responses", `{"model":"m","previous_response_id":"r","conversation":"c"}`, nil, 400, failure.InvalidRequest, `"param":"previous_response_id"`},
+		{"both continuations", "/v1/responses", `{"model":"m","previous_response_id":"r","conversation":"c"}`, nil,
+			400, failure.InvalidRequest, `"param":"previous_response_id"`},
 		{"background", "/v1/responses", `{"model":"m","background":true}`, nil, 400, failure.InvalidRequest, `"param":"background"`},
-		{"no stream for Codex", "/backend-api/codex/responses", `{"model":"m","stream":false}`, nil, 400, failure.InvalidRequest, `"param":"stream"`},
+		{"no stream for Codex", "/backend-api/codex/responses", `{"model":"m","stream":false}`, nil,
+			400, failure.InvalidRequest, `"param":"stream"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -141,7 +147,8 @@ func zstdBomb(t *testing.T) string {
 func TestOpenModeNeedsNoKey(t *testing.T) {
 	e := start(t, setup{change: func(b *bundle.Bundle, _ *bundle.Credentials) { b.Clients.Mode = bundle.ClientsOpen }})
 	for _, auth := range []string{"", "Bearer anything", "Bearer " + clientKey} {
-		if got := e.call(t, "POST", "/v1/responses", turnBody, "Authorization", auth); got.StatusCode != 200 || e.turns.last().Client != "" {
+		got := e.call(t, "POST", "/v1/responses", turnBody, "Authorization", auth)
+		if got.StatusCode != http.StatusOK || e.turns.last().Client != "" {
 			t.Error(auth, got.StatusCode, got.text)
 		}
 	}
@@ -153,12 +160,13 @@ func TestUpgradeIsRefusedWith426(t *testing.T) {
 		for _, key := range []string{"Bearer " + clientKey, "Bearer wrong"} {
 			got := e.call(t, "GET", path, "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-Websocket-Version", "13",
 				"Sec-Websocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "Authorization", key)
-			if got.StatusCode != 426 || got.code() != failure.UpgradeRequired {
+			if got.StatusCode != http.StatusUpgradeRequired || got.code() != failure.UpgradeRequired {
 				t.Error(path, got.StatusCode, got.text)
 			}
 		}
 	}
-	if got := e.call(t, "POST", "/v1/responses", turnBody, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c"); got.StatusCode != 200 {
+	got := e.call(t, "POST", "/v1/responses", turnBody, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c")
+	if got.StatusCode != http.StatusOK {
 		t.Error("an h2c upgrade is no WebSocket:", got.StatusCode)
 	}
 }
@@ -245,7 +253,8 @@ func TestPanics(t *testing.T) {
 		}
 		panic("about " + accountKey)
 	}})
-	if got := e.call(t, "POST", "/v1/responses", turnBody); got.StatusCode != 500 || got.code() != failure.InternalError {
+	got := e.call(t, "POST", "/v1/responses", turnBody)
+	if got.StatusCode != http.StatusInternalServerError || got.code() != failure.InternalError {
 		t.Error(got.StatusCode, got.text)
 	}
 	res, err := e.client.Do(e.request(t, "POST", "/v1/responses", strings.NewReader(`{"model":"m","stream":true}`)))
@@ -267,7 +276,7 @@ func TestDrainEndsConnections(t *testing.T) {
 		t.Error("closed before")
 	}
 	e.Drain()
-	if got := e.call(t, "POST", "/v1/responses", turnBody); got.StatusCode != 200 || !got.Close {
+	if got := e.call(t, "POST", "/v1/responses", turnBody); got.StatusCode != http.StatusOK || !got.Close {
 		t.Error("a draining proxy serves and closes:", got.StatusCode, got.Close)
 	}
 }
@@ -277,7 +286,7 @@ func TestRefusedUploadsAreAnswered(t *testing.T) {
 	e := start(t, setup{})
 	for range 3 {
 		got := e.do(t, e.request(t, "POST", "/v1/responses", bytes.NewReader(make([]byte, 32<<20)), "Authorization", "Bearer wrong"))
-		if got.StatusCode != 401 {
+		if got.StatusCode != http.StatusUnauthorized {
 			t.Error(got.StatusCode)
 		}
 	}
@@ -285,7 +294,10 @@ func TestRefusedUploadsAreAnswered(t *testing.T) {
 
 func TestRawSocketGarbage(t *testing.T) {
 	e := start(t, setup{})
-	for _, text := range []string{"\x16\x03\x01\x02\x00", "GET /v1/models\r\n\r\n", "POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n"} {
+	for _, text := range []string{
+		"\x16\x03\x01\x02\x00", "GET /v1/models\r\n\r\n",
+		"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+	} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -295,7 +307,7 @@ func TestRawSocketGarbage(t *testing.T) {
 		_, _ = io.ReadAll(conn)
 		_ = conn.Close()
 	}
-	if got := e.call(t, "POST", "/v1/responses", turnBody); got.StatusCode != 200 {
+	if got := e.call(t, "POST", "/v1/responses", turnBody); got.StatusCode != http.StatusOK {
 		t.Error(got.StatusCode)
 	}
 }
