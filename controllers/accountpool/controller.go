@@ -47,9 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, pool *v1alpha1.AccountPool) 
 	}
 	after, wait := statusOf(w, r.Clock.Now())
 	err = r.Status.Write(ctx, pool, after)
-	if err == nil {
-		r.Events.Send(pool, eventsOf(pool, after)...)
-	}
+	r.Events.Send(pool, eventsOf(pool, after)...)
 	wait, err = apply.Retry(err, wait)
 	return ctrl.Result{RequeueAfter: wait}, err
 }

@@ -51,9 +51,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	applyErr := r.Applier.Do(ctx, &policy, next.Actions)
 	after := statusOf(world, next, applyErr, now)
 	statusErr := r.Status.Write(ctx, &policy, after)
-	if statusErr == nil {
-		r.Events.Send(&policy, eventsOf(world, next, after, applyErr)...)
-	}
+	r.Events.Send(&policy, eventsOf(world, next, after, applyErr)...)
 	wait, err := apply.Retry(errors.Join(applyErr, statusErr), next.Wait)
 	return ctrl.Result{RequeueAfter: wait}, err
 }

@@ -141,7 +141,9 @@ func (c *cluster) eventually(what string, check func(ctx context.Context) error)
 	c.t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(c.t.Context(), 25*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
+		if err := check(ctx); err == nil || ctx.Err() == nil {
+			last = err // what was wrong tells more than that time is up
+		}
 		return last == nil, nil
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -119,7 +120,7 @@ func (c *cluster) report(policy string, change ...func(*v1alpha1.BridgeReplicaSt
 			if err := c.client.Get(ctx, client.ObjectKeyFromObject(&pod), &r); err != nil {
 				return err
 			}
-			at := metav1.NewTime(c.clock.Now())
+			at, before := metav1.NewTime(c.clock.Now()), r.Status.ObservedConfig
 			r.Status = v1alpha1.BridgeReplicaStatus{
 				ObservedConfig: &v1alpha1.ObservedConfig{
 					Hash:            cm.Annotations[v1alpha1.AnnotationConfigHash],
@@ -137,9 +138,30 @@ func (c *cluster) report(policy string, change ...func(*v1alpha1.BridgeReplicaSt
 			for _, f := range change {
 				f(&r.Status)
 			}
+			if equality.Semantic.DeepEqual(before, r.Status.ObservedConfig) {
+				return nil
+			}
 			return c.client.Status().Update(ctx, &r)
 		})
 	}
+}
+
+// acknowledge reports, as proxies do, whatever configuration comes, until the
+// bridge is Ready.
+func (c *cluster) acknowledge() {
+	c.t.Helper()
+	c.eventually("a ready bridge", func(ctx context.Context) error {
+		c.report(samplePolicy)
+		var policy v1alpha1.BridgePolicy
+		if err := c.client.Get(ctx, c.key(samplePolicy), &policy); err != nil {
+			return err
+		}
+		ready := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != policy.Generation {
+			return fmt.Errorf("conditions are %s", show(policy.Status.Conditions))
+		}
+		return nil
+	})
 }
 
 // serve brings the samples up until everything is Ready.
@@ -147,8 +169,7 @@ func (c *cluster) serve() {
 	c.t.Helper()
 	c.applySamples()
 	c.runPods(samplePolicy, 2)
-	c.report(samplePolicy)
-	c.condition(&v1alpha1.BridgePolicy{}, samplePolicy, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	c.acknowledge()
 	c.condition(&v1alpha1.AccountPool{}, samplePool, v1alpha1.ConditionUsable, metav1.ConditionTrue, v1alpha1.ReasonAccountsUsable)
 	c.condition(&v1alpha1.CircuitPolicy{}, sampleCircuit, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 }

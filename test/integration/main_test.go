@@ -2,16 +2,23 @@ package integration
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // config leads to the one API server of all tests of the package, with every right.
 var config *rest.Config
+
+// processLog is what the process logs outside of managers.
+var processLog = &buffer{}
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -22,6 +29,10 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set, so there is no API server to test against: run make test, which provides it")
 		return 1
 	}
+	// What does not go through the logger of a manager; see the canary test.
+	logger := logr.FromSlogHandler(slog.NewJSONHandler(processLog, nil))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
 	environment := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,

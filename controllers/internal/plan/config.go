@@ -34,7 +34,7 @@ func resolve(w World) resolved {
 		accepted: accepted(errs), refs: firstFailure(poolRef, circuitRef),
 		warnings: effective.Warnings(w.Policy, pool),
 	}
-	if len(errs) > 0 || !poolRef.OK || !circuitRef.OK && circuit.Name == "" {
+	if !poolRef.OK {
 		return r
 	}
 	credentials, unresolved := effective.Credentials(w.Pool, w.Policy, func(name string) (map[string][]byte, bool) {
@@ -42,6 +42,9 @@ func resolve(w World) resolved {
 		return data, ok
 	})
 	r.refs = firstFailure(circuitRef, secrets(unresolved))
+	if len(errs) > 0 || !circuitRef.OK && circuit.Name == "" {
+		return r
+	}
 	return r.encode(made.Seal(), credentials)
 }
 
