@@ -22,6 +22,9 @@ const (
 	// tailGrace is how long an HTTP answer may take to end after its last event;
 	// read to its end, its connection serves the next request.
 	tailGrace = time.Second
+	// maxFrameBytes is the largest request that goes over a WebSocket: upstreams
+	// close sockets at 16 MiB, with code 1009. A larger one goes by HTTP.
+	maxFrameBytes = 15 << 20
 	// silentIdles is how many idle limits a stream may stay silent while the
 	// upstream still answers pings: long reasoning lives, a hung backend behind a
 	// healthy load balancer does not live for ever.
@@ -294,8 +297,8 @@ func (a *actor) connect(f *flight) {
 		a.send(f, a.link)
 		return
 	}
-	if a.link != nil {
-		a.leave(a.link, time.Now())
+	if a.link != nil && f.transport == WebSocket {
+		a.leave(a.link, time.Now()) // it belongs to another account
 	}
 	target := upstream.Target{Endpoint: endpoint, Account: name, Credential: f.lease.Account().Credential}
 	dialer := a.services.Dialer(f.turn.Runtime)
@@ -387,6 +390,11 @@ func (a *actor) send(f *flight, l *link) {
 		state = l.turnState
 	}
 	request := frame(f.turn.Body, f.turn.Facts.Input, plan, l.transport, state)
+	if l.transport == WebSocket && request.Size() > maxFrameBytes {
+		f.transport = HTTP
+		a.connect(f)
+		return
+	}
 	f.plan, f.link, f.stage = plan, l, stageSending
 	f.known = affinity.Known{}
 	if plan.Whole { // the body holds the whole conversation, so its digest is known

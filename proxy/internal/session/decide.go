@@ -238,9 +238,9 @@ func ended(e Evidence, t TurnState) Verdict {
 // it is never sent twice.
 func silent(e Evidence, t TurnState) Verdict {
 	v := Verdict{Row: "silent", Retire: true, Client: DeliverSilence}
-	if t.Plan.Provenance == Injected {
+	if t.Plan.Provenance == Injected && !e.Life {
 		v.Anchor = AnchorSuspected
-		v.Recovery = whole(!e.Life && !e.Delivered, t)
+		v.Recovery = whole(!e.Delivered, t)
 	}
 	return v
 }

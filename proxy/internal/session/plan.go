@@ -160,7 +160,10 @@ func Make(q Question) (Plan, *failure.Failure) {
 	case q.clientAnchor():
 		p.Anchor, p.Provenance, p.Neutral = q.Facts.PreviousResponseID, ClientSupplied, false
 	case q.Facts.HasConversation:
-	case class == affinity.ClassDelta && q.Hard && reachable(q, AnchorSuspect):
+	case class == affinity.ClassDelta && q.Hard && q.Record.Anchor != nil:
+		if !reachable(q, AnchorSuspect) {
+			return Plan{}, anchorGone("connection_gone")
+		}
 		p.Anchor, p.Provenance, p.Neutral = q.Record.Anchor.ResponseID, Injected, false
 	case class == affinity.ClassFullProved && !q.Whole && reachable(q, AnchorGood):
 		p.Anchor, p.Provenance, p.From = q.Record.Anchor.ResponseID, Injected, from
