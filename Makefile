@@ -13,7 +13,7 @@ export IMAGE_TAG ?= dev
 # The same flags as in hack/lib.sh, so that everything shares one build cache.
 export CGO_ENABLED ?= 0
 ifeq (,$(findstring -trimpath,$(GOFLAGS)))
-export GOFLAGS := -trimpath -buildvcs=false $(GOFLAGS)
+export GOFLAGS := $(strip -trimpath -buildvcs=false $(GOFLAGS))
 endif
 
 ##@ General

@@ -17,12 +17,14 @@ LINKS="etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-p
 need_go
 key=$({
   go version
-  echo "$GOFLAGS $CGO_ENABLED $LDFLAGS $LINKS"
+  tr ' ' '\n' <<<"$GOFLAGS" | sort -u
+  echo "$CGO_ENABLED $LDFLAGS $LINKS"
   cat "$MODULE/go.mod" "$MODULE/go.sum" "$MODULE"/kt/*.go
 } | short_digest)
 home=$CACHE/kt-$key
 
 if [ -x "$home/kt" ] && [ -x "$home/assets/kube-apiserver" ]; then
+  touch "$home"
   echo "$home/assets"
   exit
 fi
@@ -52,6 +54,7 @@ if [ ! -x "$home/kt" ]; then
   chmod 755 "$tmp"
   rm -rf "$home"
   mv "$tmp" "$home" # whole or not at all
+  forget_old kt
   say "    built in $((SECONDS / 60)) min $((SECONDS % 60)) s"
 fi
 echo "$home/assets"

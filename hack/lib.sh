@@ -34,6 +34,12 @@ need_go() {
     "Install Go $(sed -n 's/^go //p' "$ROOT/go.mod") or newer: https://go.dev/doc/install"
 }
 
+# forget_old PREFIX: removes what the cache holds of it and nobody has used for
+# two weeks. Users touch what they use.
+forget_old() {
+  find "$CACHE" -maxdepth 1 -name "$1-*" -type d -mtime +14 -exec rm -rf {} +
+}
+
 # want_space FOLDER MEGABYTES WHAT: a warning, no error, because what a cache
 # already holds is not needed again.
 want_space() {

@@ -31,7 +31,9 @@ if [ ! -x "$home/golangci-lint" ]; then
   chmod 755 "$tmp"
   rm -rf "$home"
   mv "$tmp" "$home"
+  forget_old golangci-lint
 fi
+touch "$home"
 
 export GOLANGCI_LINT_CACHE=$CACHE/lint
 cd "$ROOT"
