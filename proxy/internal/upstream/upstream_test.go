@@ -180,7 +180,7 @@ func TestDialErrorsSayWhere(t *testing.T) {
 		"nobody listens":     {d, Target{Endpoint: "https://" + closed.Addr().String() + "/v1"}, "connect", 0},
 		"unknown authority":  {untrusted, target, "tls", 0},
 		"credential refused": {d, Target{Endpoint: target.Endpoint, Credential: bundle.Credential{APIKey: "canary"}}, "upgrade", 401},
-		"no WebSocket there": {d, Target{Endpoint: strings.TrimSuffix(target.Endpoint, "/v1") + "/nowhere", Credential: target.credential}, "upgrade", 200},
+		"no WebSocket there": {d, Target{Endpoint: strings.TrimSuffix(target.Endpoint, "/v1") + "/nowhere", Credential: target.Credential}, "upgrade", 200},
 	} {
 		_, err := tc.dialer.WebSocket(t.Context(), tc.target)
 		var dial *DialError
