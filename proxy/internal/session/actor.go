@@ -52,7 +52,8 @@ type actor struct {
 	leaving   []*link // links that take no further turn
 	flights   []*flight
 	idleSince time.Time
-	closing   bool
+	closing   bool // no turn comes any more
+	forced    bool // and those that run end now
 }
 
 // Messages to an actor. attempt tells a late answer from a timely one.

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"errors"
+	"net"
 	"strings"
 	"time"
 
@@ -198,6 +199,10 @@ func (a *actor) linkEnded(l *link, err error) {
 func sendFact(err error) Fact {
 	if errors.Is(err, upstream.ErrNotSent) {
 		return Fact{Kind: FactNotSent}
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return Fact{Kind: FactFirstEventTimeout} // of an HTTP answer's head
 	}
 	var ended *upstream.Ended
 	if !errors.As(err, &ended) {

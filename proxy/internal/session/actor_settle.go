@@ -28,7 +28,7 @@ func (a *actor) judge(f *flight, event *upstream.Event) {
 			a.tidy(l)
 		}
 	}
-	if !f.gone && v.Recovery != RecoverNone && !a.closing {
+	if !f.gone && v.Recovery != RecoverNone && !a.forced {
 		if event != nil {
 			event.Release()
 		}

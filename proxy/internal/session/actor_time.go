@@ -147,6 +147,7 @@ func (a *actor) drain(force bool) {
 	if !force {
 		return
 	}
+	a.forced = true
 	for _, f := range append([]*flight(nil), a.flights...) {
 		f.note(FactLocal)
 		a.judge(f, nil)
