@@ -45,20 +45,19 @@ const (
 
 // Reasons of Ready and Accepted.
 const (
-	ReasonReady              = "Ready"
-	ReasonValid              = "Valid"
-	ReasonInvalidSpec        = "InvalidSpec"
-	ReasonInvariantViolated  = "InvariantViolated"
-	ReasonUnsupported        = "Unsupported"
-	ReasonReservedLabel      = "ReservedLabel"
-	ReasonAllEffective       = "AllEffective"
-	ReasonNotYetEffective    = "NotYetEffective"
-	ReasonOpenClients        = "OpenClients"
-	ReasonMemoryStore        = "MemoryStoreNotShared"
-	ReasonCapacityExceeded   = "CapacityExceeded"
-	ReasonSeveralWarnings    = "SeveralWarnings"
-	ReasonPausedByUser       = "PausedByUser"
-	ReasonReconcileSucceeded = "Reconciled"
+	ReasonReady             = "Ready"
+	ReasonValid             = "Valid"
+	ReasonInvalidSpec       = "InvalidSpec"
+	ReasonInvariantViolated = "InvariantViolated"
+	ReasonUnsupported       = "Unsupported"
+	ReasonReservedLabel     = "ReservedLabel"
+	ReasonAllEffective      = "AllEffective"
+	ReasonNotYetEffective   = "NotYetEffective"
+	ReasonOpenClients       = "OpenClients"
+	ReasonMemoryStore       = "MemoryStoreNotShared"
+	ReasonCapacityExceeded  = "CapacityExceeded"
+	ReasonSeveralWarnings   = "SeveralWarnings"
+	ReasonPausedByUser      = "PausedByUser"
 )
 
 // Reasons of SecretsResolved; the same words explain a single account.
