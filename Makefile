@@ -75,8 +75,8 @@ test-clients: ## Real clients (Codex CLI, OpenAI SDKs) through the proxy; needs 
 e2e: demo ## The cluster test
 
 .PHONY: bench
-bench: ## Added latency, CPU and memory, beside nginx in the same run
-	@hack/test.sh bench
+bench: ## Added latency, CPU and memory, beside nginx in the same run (ARGS="-streams 2000")
+	@hack/test.sh bench $(ARGS)
 
 ##@ Local cluster
 
