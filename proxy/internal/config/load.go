@@ -100,6 +100,10 @@ func load(dir string) (*Runtime, error) {
 }
 
 func wantedFile(name string) bool {
+	switch name {
+	case "kustomization.yaml", "kustomization.yml":
+		return false // about files, for kubectl -k; it may even lack a kind
+	}
 	switch filepath.Ext(name) {
 	case ".yaml", ".yml":
 		return true

@@ -7,9 +7,8 @@ import (
 	"regexp"
 	"strings"
 
-	kjson "sigs.k8s.io/json"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/causeway-dev/causeway/api/v1alpha1"
 )
@@ -33,22 +32,29 @@ type found[T any] struct {
 	object T
 }
 
+type (
+	foundPool    = found[*v1alpha1.AccountPool]
+	foundCircuit = found[*v1alpha1.CircuitPolicy]
+	foundBridge  = found[*v1alpha1.BridgePolicy]
+	foundSecret  = found[map[string][]byte]
+)
+
 // manifests are the objects of a folder.
 type manifests struct {
-	pools    map[id]found[*v1alpha1.AccountPool]
-	circuits map[id]found[*v1alpha1.CircuitPolicy]
-	bridges  map[id]found[*v1alpha1.BridgePolicy]
-	secrets  map[id]found[map[string][]byte]
+	pools    map[id]foundPool
+	circuits map[id]foundCircuit
+	bridges  map[id]foundBridge
+	secrets  map[id]foundSecret
 	// ignored says which documents are not ours.
 	ignored []string
 }
 
 func newManifests() *manifests {
 	return &manifests{
-		pools:    map[id]found[*v1alpha1.AccountPool]{},
-		circuits: map[id]found[*v1alpha1.CircuitPolicy]{},
-		bridges:  map[id]found[*v1alpha1.BridgePolicy]{},
-		secrets:  map[id]found[map[string][]byte]{},
+		pools:    map[id]foundPool{},
+		circuits: map[id]foundCircuit{},
+		bridges:  map[id]foundBridge{},
+		secrets:  map[id]foundSecret{},
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/base64"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -101,6 +102,15 @@ func TestLoadManifests(t *testing.T) {
 	}
 	if len(rt.Warnings) != 0 {
 		t.Errorf("warnings %q", rt.Warnings)
+	}
+}
+
+// What the project itself offers to apply works without a cluster too.
+func TestLoadSamples(t *testing.T) {
+	rt, err := Load(filepath.Join("..", "..", "..", "config", "samples"))
+	check(t, err)
+	if len(rt.Warnings) != 0 || len(rt.Credentials.Accounts) == 0 || len(rt.Credentials.Clients) == 0 {
+		t.Errorf("warnings %q, %d accounts, %d clients", rt.Warnings, len(rt.Credentials.Accounts), len(rt.Credentials.Clients))
 	}
 }
 

@@ -23,7 +23,7 @@ func (m *manifests) runtime() (*Runtime, error) {
 	namespace := bridge.object.Namespace
 	pool, poolErr := resolve(m.pools, bridge.where, "spec.accountPoolRef.name", "AccountPool",
 		id{namespace, bridge.object.Spec.AccountPoolRef.Name})
-	var circuit found[*v1alpha1.CircuitPolicy]
+	var circuit foundCircuit
 	var circuitErr error
 	if ref := bridge.object.Spec.CircuitPolicyRef; ref != nil {
 		circuit, circuitErr = resolve(m.circuits, bridge.where, "spec.circuitPolicyRef.name", "CircuitPolicy", id{namespace, ref.Name})
@@ -48,9 +48,9 @@ func (m *manifests) runtime() (*Runtime, error) {
 }
 
 // bridge is the one BridgePolicy of the folder.
-func (m *manifests) bridge() (found[*v1alpha1.BridgePolicy], error) {
+func (m *manifests) bridge() (foundBridge, error) {
 	var places []string
-	var last found[*v1alpha1.BridgePolicy]
+	var last foundBridge
 	for _, b := range m.bridges {
 		last, places = b, append(places, b.where)
 	}
@@ -73,7 +73,8 @@ func resolve[T any](objects map[id]found[T], where, at, kind string, want id) (f
 	case want.name == "":
 		return object, fmt.Errorf("%s: %s: missing: name the %s to use", where, at, kind)
 	default:
-		return object, fmt.Errorf("%s: %s: there is no %s %s in namespace %s: %s", where, at, kind, shown(want.name), shown(want.namespace), others(objects))
+		return object, fmt.Errorf("%s: %s: there is no %s %s in namespace %s: %s",
+			where, at, kind, shown(want.name), shown(want.namespace), others(objects))
 	}
 }
 
@@ -91,7 +92,7 @@ func others[T any](objects map[id]found[T]) string {
 }
 
 // effectiveBundle applies defaults and judges all three objects.
-func effectiveBundle(bridge found[*v1alpha1.BridgePolicy], pool found[*v1alpha1.AccountPool], circuit found[*v1alpha1.CircuitPolicy]) (bundle.Bundle, error) {
+func effectiveBundle(bridge foundBridge, pool foundPool, circuit foundCircuit) (bundle.Bundle, error) {
 	p, poolErrs := effective.Pool(pool.object)
 	c, circuitErrs := effective.Circuit(circuit.object)
 	if err := errors.Join(judged(pool.where, poolErrs), judged(circuit.where, circuitErrs)); err != nil {
@@ -114,9 +115,7 @@ func judged(where string, list field.ErrorList) error {
 	return errors.Join(errs...)
 }
 
-func (m *manifests) warnings(bridge found[*v1alpha1.BridgePolicy], pool found[*v1alpha1.AccountPool], circuit found[*v1alpha1.CircuitPolicy],
-	unresolved []effective.Unresolved,
-) []string {
+func (m *manifests) warnings(bridge foundBridge, pool foundPool, circuit foundCircuit, unresolved []effective.Unresolved) []string {
 	warnings := slices.Clone(m.ignored)
 	later := func(where string, paths []string) {
 		for _, p := range paths {

@@ -88,12 +88,14 @@ func clientIndex(clients map[string]string) (map[[sha256.Size]byte]string, error
 		var sum [sha256.Size]byte
 		raw, err := hex.DecodeString(digest)
 		if err != nil || len(raw) != len(sum) {
-			return nil, fmt.Errorf("%s: clients[%s]: not a SHA-256 in hexadecimal: write the digest of the key, 64 digits", bundle.CredentialsFileName, name)
+			return nil, fmt.Errorf("%s: clients[%s]: not a SHA-256 in hexadecimal: write the digest of the key, 64 digits",
+				bundle.CredentialsFileName, name)
 		}
 		copy(sum[:], raw)
 		if other, taken := index[sum]; taken {
 			first, second := min(name, other), max(name, other)
-			return nil, fmt.Errorf("%s: clients[%s] and clients[%s] have the same key: give each client its own", bundle.CredentialsFileName, first, second)
+			return nil, fmt.Errorf("%s: clients[%s] and clients[%s] have the same key: give each client its own",
+				bundle.CredentialsFileName, first, second)
 		}
 		index[sum] = name
 	}

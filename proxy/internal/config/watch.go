@@ -49,8 +49,9 @@ func Watch(ctx context.Context, dir string, logger *slog.Logger, onChange func(*
 				first = now
 			}
 			timer.Reset(max(0, min(quiet, first.Add(settle).Sub(now))))
-		case <-events.failures():
-			timer.Reset(quiet) // events were lost
+		case err := <-events.lost():
+			logger.Debug("Reading the configuration folder, because events may have been lost", "cause", err)
+			timer.Reset(quiet)
 		case <-timer.C:
 			first = time.Time{}
 			events.renew(dir)
@@ -88,7 +89,7 @@ func (e fileEvents) changes() <-chan fsnotify.Event {
 	return e.watcher.Events
 }
 
-func (e fileEvents) failures() <-chan error {
+func (e fileEvents) lost() <-chan error {
 	if e.watcher == nil {
 		return nil
 	}

@@ -121,7 +121,7 @@ func (r *Reporter) step(ctx context.Context) time.Duration {
 	}
 	r.options.Written(err)
 	if err != nil {
-		return r.failed(err)
+		return r.failed(ctx, err)
 	}
 	if r.failures > 0 {
 		r.options.Logger.Info("Reporting works again", "failures", r.failures)
@@ -132,13 +132,13 @@ func (r *Reporter) step(ctx context.Context) time.Duration {
 }
 
 // failed notes the failure and returns the time until the next try.
-func (r *Reporter) failed(err error) time.Duration {
+func (r *Reporter) failed(ctx context.Context, err error) time.Duration {
 	if r.failures++; r.failures == 1 {
 		level := slog.LevelWarn
 		if errors.Is(err, ErrNotYet) {
 			level = slog.LevelInfo
 		}
-		r.options.Logger.Log(context.Background(), level, "Reporting fails and is repeated; traffic is not affected", "error", err)
+		r.options.Logger.Log(ctx, level, "Reporting fails and is repeated; traffic is not affected", "error", err)
 	}
 	delay := lastRetry
 	if doublings := r.failures - 1; doublings < 5 {

@@ -96,7 +96,7 @@ func statusOf(s Snapshot) v1alpha1.BridgeReplicaStatus {
 	return out
 }
 
-func count(n int) int32 { return int32(min(max(n, 0), 1<<31-1)) } //nolint:gosec // bounded
+func count(n int) int32 { return int32(min(max(n, 0), 1<<31-1)) }
 
 func bucket(age time.Duration) *int32 {
 	if age <= 0 {

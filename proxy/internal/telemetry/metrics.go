@@ -39,16 +39,17 @@ type Metrics struct {
 // of the Go runtime and the process.
 func NewMetrics(version string) *Metrics {
 	m := &Metrics{
-		registry:   prometheus.NewRegistry(),
-		requests:   counters("requests_total", "Requests of clients that have ended.", "route", "transport", "outcome"),
-		duration:   histogram("request_duration_seconds", "Time from a request's arrival to its end.", durationBuckets, "route", "outcome"),
-		firstEvent: histogram("time_to_first_event_seconds", "Time from a request's arrival to the first event or byte of its answer.", firstEventBuckets, "route", "transport"),
-		attempts:   counters("upstream_attempts_total", "Attempts at the upstream that have ended.", "transport", "outcome"),
-		reloads:    counters("config_reloads_total", "Configurations read after the first.", "result"),
-		reports:    counters("reports_total", "Writes of the pod's BridgeReplica.", "result"),
-		truncated:  prometheus.NewCounter(options("truncated_total", "Streams that ended without a terminal event of the upstream.")),
-		unmatched:  prometheus.NewCounter(options("unmatched_events_total", "Events of upstreams that belonged to no turn and reached nobody.")),
-		streams:    prometheus.NewGauge(prometheus.GaugeOpts(options("streams_open", "Streams to clients that are open."))),
+		registry: prometheus.NewRegistry(),
+		requests: counters("requests_total", "Requests of clients that have ended.", "route", "transport", "outcome"),
+		duration: histogram("request_duration_seconds", "Time from a request's arrival to its end.", durationBuckets, "route", "outcome"),
+		firstEvent: histogram("time_to_first_event_seconds", "Time from a request's arrival to the first event or byte of its answer.",
+			firstEventBuckets, "route", "transport"),
+		attempts:  counters("upstream_attempts_total", "Attempts at the upstream that have ended.", "transport", "outcome"),
+		reloads:   counters("config_reloads_total", "Configurations read after the first.", "result"),
+		reports:   counters("reports_total", "Writes of the pod's BridgeReplica.", "result"),
+		truncated: prometheus.NewCounter(options("truncated_total", "Streams that ended without a terminal event of the upstream.")),
+		unmatched: prometheus.NewCounter(options("unmatched_events_total", "Events of upstreams that belonged to no turn and reached nobody.")),
+		streams:   prometheus.NewGauge(prometheus.GaugeOpts(options("streams_open", "Streams to clients that are open."))),
 	}
 	upstream := counters("upstream_bytes_total", "Payload bytes exchanged with upstreams.", "direction")
 	client := counters("client_bytes_total", "Payload bytes exchanged with clients.", "direction")
