@@ -15,6 +15,7 @@ MARK=causeway.dev/demo # annotation on what the demo may remove again
 BIN=$ROOT/bin
 WORK=
 FORWARDS=()
+OURS= # set once what is installed in the cluster is the demo's
 
 case $CLUSTER in
 local)
@@ -22,7 +23,7 @@ local)
   k() { kubectl "$@"; }
   ;;
 current)
-  KUBECTL=$(command -v kubectl) || { use_assets && KUBECTL=$ASSETS/kubectl; }
+  KUBECTL=$(type -P kubectl) || { use_assets && KUBECTL=$ASSETS/kubectl; }
   k() { "$KUBECTL" "$@"; }
   ;;
 *) fail "CLUSTER is local or current, not '$CLUSTER'" ;;
@@ -35,7 +36,7 @@ cleanup() {
   trap - EXIT INT TERM
   set +e
   for pid in ${FORWARDS[@]+"${FORWARDS[@]}"}; do kill "$pid" 2>/dev/null; done
-  [ "$code" = 0 ] || show_state
+  case $code in 0 | 130) ;; *) show_state ;; esac
   if [ -n "${KEEP:-}" ]; then
     step "KEEP is set: everything stays up"
     if [ "$CLUSTER" = local ]; then
@@ -49,7 +50,11 @@ cleanup() {
     remove
   fi
   [ -z "$WORK" ] || rm -rf "$WORK"
-  if [ "$code" = 0 ]; then step "The demo passed ($SECONDS s)."; else step "The demo FAILED."; fi
+  case $code in
+  0) step "The demo passed ($SECONDS s)." ;;
+  130) step "The demo was interrupted." ;;
+  *) step "The demo FAILED." ;;
+  esac
   exit "$code"
 }
 
@@ -58,14 +63,20 @@ remove() {
     "$HERE/down.sh"
     return
   fi
-  [ -f "$WORK/operator.yaml" ] || return 0
+  [ -n "$OURS" ] || return 0
+  [ -f "$WORK/operator.yaml" ] || k kustomize "$ROOT/config/default" >"$WORK/operator.yaml"
   # The operator goes first: what it made must not need it to go away.
   k delete --ignore-not-found --wait -f "$WORK/operator.yaml" >&2
+  # The namespace goes when its pods have gone: while there are any, Kubernetes
+  # looks again only after half of their grace period, and that of a proxy is long.
+  k -n "$NAMESPACE" delete --ignore-not-found deployment upstream >&2
+  k -n "$NAMESPACE" wait --for=delete pod --all --timeout=120s >&2
   k delete --ignore-not-found --wait --timeout=120s namespace "$NAMESPACE" >&2
 }
 
 # show_state is what helps to see why a run failed.
 show_state() {
+  [ "$CLUSTER" = current ] || init_pid >/dev/null || return
   step "State at the failure"
   {
     k get pods -A -o wide
@@ -74,7 +85,7 @@ show_state() {
     k get events -A --sort-by=.lastTimestamp | tail -n 20
     [ -z "${OPERATOR:-}" ] || k logs -n "${OPERATOR%/*}" "deployment/${OPERATOR#*/}" --tail=40
     k -n "$NAMESPACE" logs -l app.kubernetes.io/name=causeway-proxy --prefix --tail=20
-  } >&2 2>&1
+  } 2>&1 | cut -c1-400 >&2
 }
 
 # ----------------------------------------------------------------- the steps
@@ -87,6 +98,7 @@ start_cluster() {
       [ -n "$(k get namespace "$NAMESPACE" -o "jsonpath={.metadata.annotations.${MARK//./\\.}}")" ] ||
         fail "the namespace $NAMESPACE exists and is not the demo's"
       say "    taking away what an earlier demo has left"
+      OURS=yes
       remove
     elif k get crd accountpools.causeway.dev >/dev/null 2>&1; then
       fail "Causeway is installed in this cluster already" "The demo would replace it and remove it at its end; use another cluster."
@@ -94,7 +106,6 @@ start_cluster() {
     return
   fi
   step "Starting a Kubernetes cluster on this machine"
-  lock "$STATE.demo.lock" "make demo"
   # One that an interrupted demo has left is not in a known state.
   "$HERE/down.sh" --quiet
   "$HERE/up.sh"
@@ -120,6 +131,7 @@ with_images() { sed -E "s#localhost/(causeway-[a-z]+):dev#$IMAGE_PREFIX\1:$IMAGE
 install_operator() {
   step "Installing the CRDs and the operator (config/default)"
   k kustomize "$ROOT/config/default" | with_images >"$WORK/operator.yaml"
+  OURS=yes
   k apply --server-side --field-manager=causeway-demo -f "$WORK/operator.yaml" >&2
   k wait --for=condition=Established --timeout=60s crd \
     accountpools.causeway.dev circuitpolicies.causeway.dev bridgepolicies.causeway.dev bridgereplicas.causeway.dev >&2
@@ -181,10 +193,10 @@ EOF
 
 READY='{range .items[*]}{.kind}/{.metadata.name}={.status.conditions[?(@.type=="Ready")].status} {end}'
 
-# wait_ready waits until every resource is Ready and every proxy has reported.
+# wait_ready TITLE: until every resource is Ready and every proxy has reported.
 wait_ready() {
   local begun=$SECONDS told=$SECONDS states reported wanted
-  step "Waiting for the proxies"
+  step "$1"
   wanted=$(k -n "$NAMESPACE" get bp -o jsonpath='{.items[0].spec.replicas}')
   while :; do
     states=$(k -n "$NAMESPACE" get ap,cp,bp -o jsonpath="$READY" || true)
@@ -254,12 +266,14 @@ need_go
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 mkdir -p "$BIN"
+lock "$CACHE/demo.lock" "make demo"
+rm -rf "$BIN"/demo-* # of a run that was killed
 WORK=$(mktemp -d "$BIN/demo-XXXXXX")
 start_cluster
 load_images
 install_operator
 apply_samples
-wait_ready
+wait_ready "Waiting for the proxies"
 talk
-wait_ready # reports that came with the conversation have arrived
+wait_ready "Checking that all is still Ready"
 show_resources

@@ -80,8 +80,10 @@ await() {
   say "    $what is ready ($((SECONDS - begun)) s)"
 }
 
+# kubectl as the administrator of the local cluster; after use_assets.
 kubectl() { inside "$ASSETS/kubectl" --kubeconfig "$ADMIN" "$@"; }
 
+ASSETS=
 # use_assets: ASSETS is the folder of the Kubernetes binaries; built if missing.
 use_assets() {
   ASSETS=$("$ROOT/hack/assets.sh")
