@@ -245,8 +245,8 @@ func (s *source) drain(bound int64) bool {
 
 func (s *source) elapsed() time.Duration { return time.Since(s.start) }
 
-// unbound lifts the deadline: it would end the connection's background read,
-// and with it the request's context, in the middle of the answer.
+// unbound lifts the deadline. Of a request without a body it would end the
+// connection's background read, and with it the context, during the answer.
 func (s *source) unbound() { _ = s.control.SetReadDeadline(time.Time{}) }
 
 // allowance is the time, from the start, by which more than count bytes must

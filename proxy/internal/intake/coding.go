@@ -118,7 +118,7 @@ func (d *decoders) decodeSized(in []byte) (out []byte, done bool, err error) {
 	if h.Decode(in) != nil || h.Skippable || !h.HasFCS {
 		return nil, false, nil //nolint:nilerr // the two passes say what is wrong
 	}
-	if h.FrameContentSize > uint64(d.limit) {
+	if h.FrameContentSize > uint64(max(d.limit, 0)) {
 		return nil, true, tooLarge(d.limit)
 	}
 	// A block of 4 bytes unfolds to 128 KiB at most: a size beyond that is a lie.

@@ -24,8 +24,6 @@ import (
 const (
 	// admissionWait is that of the deadlines' table.
 	admissionWait = 30 * time.Second
-	// uploadIdle bounds the silence of a client in the middle of its body.
-	uploadIdle = 60 * time.Second
 	// copyBuffer is one read of an answer; each is flushed.
 	copyBuffer = 32 << 10
 )
@@ -100,7 +98,7 @@ func (p *pass) serve(ctx context.Context) {
 	control := http.NewResponseController(p.w)
 	// The upstream may answer while the client still sends. HTTP/2 always can.
 	_ = control.EnableFullDuplex()
-	p.body = &upload{ReadCloser: p.r.Body, control: control}
+	p.body = &upload{ReadCloser: p.r.Body, control: control, idle: p.server.uploadIdle}
 	r := p.r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { p.connected.Store(true) },
 	}))
@@ -172,12 +170,13 @@ func (p *pass) explain(err error) *failure.Failure {
 	switch {
 	case errors.As(err, &made):
 		return made
-	case p.r.Context().Err() != nil:
-		p.outcome = telemetry.OutcomeCallerGone
-		return nil //nolint:nilerr // nobody is left to be told
 	case errors.Is(bodyErr, os.ErrDeadlineExceeded):
 		p.outcome = telemetry.OutcomeTimeout
 		return failure.New(failure.RequestTimeout, "The request body did not arrive in time.", failure.Reason("inboundBody"))
+	// After a missed deadline, net/http takes the client for gone.
+	case p.r.Context().Err() != nil:
+		p.outcome = telemetry.OutcomeCallerGone
+		return nil //nolint:nilerr // nobody is left to be told
 	case bodyErr != nil:
 		p.outcome = telemetry.OutcomeCallerError
 		return failure.New(failure.InvalidRequest, "The request body ended early or is not framed as HTTP demands.")

@@ -113,6 +113,43 @@ func TestB03_PassThroughStreamsBothWays(t *testing.T) {
 	e.settle(t)
 }
 
+// What has arrived is passed on, also of an answer whose length is known.
+func TestB03_PassThroughFlushesKnownLengths(t *testing.T) {
+	hold := make(chan struct{})
+	e := start(t, setup{upstream: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "4")
+		_, _ = io.WriteString(w, "ab")
+		_ = http.NewResponseController(w).Flush()
+		<-hold
+		_, _ = io.WriteString(w, "cd")
+	})})
+	res, err := e.client.Do(e.request(t, "GET", "/v1/files/f/content", nil))
+	if err != nil {
+		close(hold)
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	start := make([]byte, 2)
+	_, err = io.ReadFull(res.Body, start)
+	close(hold)
+	rest, restErr := io.ReadAll(res.Body)
+	if err != nil || restErr != nil || string(start)+string(rest) != "abcd" || res.ContentLength != 4 {
+		t.Error(string(start), string(rest), err, restErr, res.ContentLength)
+	}
+}
+
+func TestPassThroughSilentClient(t *testing.T) {
+	e := start(t, setup{upstream: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })})
+	e.uploadIdle = 100 * time.Millisecond
+	body, feed := io.Pipe()
+	defer feed.Close()
+	got := e.do(t, e.request(t, "POST", "/v1/files", body))
+	if got.StatusCode != http.StatusRequestTimeout || got.code() != failure.RequestTimeout || !got.Close {
+		t.Error(got.StatusCode, got.text, got.Close)
+	}
+	e.settle(t)
+}
+
 // settle waits for the end of the handlers and expects no lease to be left.
 func (e *edge) settle(t *testing.T) {
 	t.Helper()

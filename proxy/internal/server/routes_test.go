@@ -241,6 +241,10 @@ func TestB03_TurnsStreamOverRealSockets(t *testing.T) {
 				}
 				next <- struct{}{}
 			}
+			if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
+				t.Error(string(rest), err)
+			}
+			e.settle(t)
 		})
 	}
 }

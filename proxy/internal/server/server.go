@@ -30,6 +30,9 @@ const (
 	idleTimeout = 620 * time.Second
 	// maxHeaderBytes holds Codex' turn metadata and a JWT several times over.
 	maxHeaderBytes = 128 << 10
+	// defaultUploadIdle is inboundBody of the deadlines' table, for a body of any
+	// size: each read has to bring something in this time.
+	defaultUploadIdle = 60 * time.Second
 )
 
 // Turns serves one checked turn; it writes the whole response and counts it
@@ -66,6 +69,8 @@ type Server struct {
 	live     *Live
 	upstream *transports
 	draining atomic.Bool
+	// uploadIdle bounds the silence of a client in the middle of its body.
+	uploadIdle time.Duration
 }
 
 // New returns a Server; it starts nothing.
@@ -79,7 +84,7 @@ func New(o Options) (*Server, error) {
 	}
 	return &Server{
 		log: o.Logger, runtime: o.Runtime, accounts: o.Accounts, turns: o.Turns, metrics: o.Metrics,
-		intake: reader, live: NewLive(), upstream: &transports{},
+		intake: reader, live: NewLive(), upstream: &transports{}, uploadIdle: defaultUploadIdle,
 	}, nil
 }
 

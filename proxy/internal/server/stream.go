@@ -17,20 +17,18 @@ import (
 type upload struct {
 	io.ReadCloser
 	control *http.ResponseController
+	idle    time.Duration
 
 	mu  sync.Mutex // guards err
 	err error
 }
 
-// Read implements io.Reader; each read has to bring something in time.
+// Read implements io.Reader; each read has to bring something in time. At the
+// end of the body net/http lifts the deadline.
 func (u *upload) Read(p []byte) (int, error) {
-	_ = u.control.SetReadDeadline(time.Now().Add(uploadIdle))
+	_ = u.control.SetReadDeadline(time.Now().Add(u.idle))
 	n, err := u.ReadCloser.Read(p)
 	if err != nil {
-		if errors.Is(err, io.EOF) {
-			// It would end the request's context in the middle of the answer.
-			_ = u.control.SetReadDeadline(time.Time{})
-		}
 		u.mu.Lock()
 		u.err = err
 		u.mu.Unlock()
