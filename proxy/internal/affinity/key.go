@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"net/http"
+	"net/textproto"
 	"regexp"
 	"strings"
 	"unsafe"
@@ -41,7 +41,7 @@ type Source struct {
 	Client string
 	// Forwarded is set for a verified request of another replica.
 	Forwarded *Forwarded
-	Header    http.Header
+	Header    map[string][]string
 	// PromptCacheKey is the body's prompt_cache_key, trimmed; empty = absent.
 	PromptCacheKey string
 	// RequestID makes a key of its own where nothing else does.
@@ -100,10 +100,10 @@ func Lane(kind Kind, parent Key, scope string) Key {
 }
 
 // TurnState is the client's continuation token; empty = absent.
-func TurnState(h http.Header) string { return trimmed(h, TurnStateHeader) }
+func TurnState(h map[string][]string) string { return trimmed(h, TurnStateHeader) }
 
 // ProcessSession is the client's process session; empty = absent.
-func ProcessSession(h http.Header) string {
+func ProcessSession(h map[string][]string) string {
 	for _, name := range processSessionHeaders {
 		if v := trimmed(h, name); v != "" {
 			return v
@@ -117,10 +117,8 @@ var proxyTurnState = regexp.MustCompile(`^(http_)?turn_[0-9a-f]{32}$`)
 // ProxyMade says whether a turn state has the form of the proxy's own tokens.
 func ProxyMade(token string) bool { return proxyTurnState.MatchString(token) }
 
-func trimmed(h http.Header, name string) string {
-	// Not Get: names with an underscore are not canonical for net/textproto, and
-	// the server stores them as CanonicalHeaderKey made them.
-	for _, v := range h[http.CanonicalHeaderKey(name)] {
+func trimmed(h map[string][]string, name string) string {
+	for _, v := range h[textproto.CanonicalMIMEHeaderKey(name)] {
 		if v = strings.TrimSpace(v); v != "" {
 			return v
 		}

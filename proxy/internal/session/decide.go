@@ -1,10 +1,6 @@
 package session
 
-import (
-	"net/http"
-
-	"github.com/causeway-dev/causeway/proxy/internal/upstream"
-)
+import "github.com/causeway-dev/causeway/proxy/internal/upstream"
 
 // AnchorEffect is what an attempt means for its anchor.
 type AnchorEffect uint8
@@ -186,7 +182,7 @@ func fault(e Evidence, t TurnState) Verdict {
 		if unrun && anyAccount(t.Plan) {
 			v.Recovery = RecoverOtherAccount
 		}
-	case f.Status >= http.StatusInternalServerError || f.Status == 0 && !e.Life:
+	case f.Server() || f.Status == 0 && !e.Life:
 		// A server error leaves it open whether the request ran; the next turn
 		// gets a new connection.
 		v.Row, v.Retire = "upstream_fault", true

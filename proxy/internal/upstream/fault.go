@@ -129,6 +129,9 @@ func (f Fault) Quota() bool {
 // ConnectionLimit says whether the connection is too old to take requests.
 func (f Fault) ConnectionLimit() bool { return f.Code == "websocket_connection_limit_reached" }
 
+// Server says whether the upstream itself failed.
+func (f Fault) Server() bool { return f.Status >= http.StatusInternalServerError }
+
 // SealedForeign says whether sealed content of another account was refused.
 func (f Fault) SealedForeign() bool { return f.Code == "invalid_encrypted_content" }
 

@@ -1,0 +1,214 @@
+package session
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/affinity"
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
+)
+
+// takeAccount waits for an account, beside the actor.
+func (a *actor) takeAccount(f *flight) {
+	f.stage = stageLeasing
+	ctx, cancel := context.WithTimeout(a.ctx, queueTimeout(f.turn.Runtime))
+	f.cancel = cancel
+	want := account.Want{Model: clone(f.turn.Facts.Model), Only: f.needs.Only, Prefer: f.needs.Prefer, Exclude: f.excluded}
+	attempt := f.attempt
+	go func() {
+		defer cancel()
+		lease, err := a.services.Accounts.Acquire(ctx, want)
+		if !a.post(leased{f, attempt, lease, err}) && lease != nil {
+			lease.Release()
+		}
+	}()
+}
+
+func (a *actor) leased(m leased) {
+	f := m.flight
+	if f.stage != stageLeasing || f.attempt != m.attempt {
+		if m.lease != nil {
+			m.lease.Release()
+		}
+		return
+	}
+	if m.err != nil {
+		if f.first != nil {
+			a.settle(f, f.first) // no account is left to ask
+			return
+		}
+		a.settle(f, failure.From(m.err))
+		return
+	}
+	f.lease = m.lease
+	a.catchUp() // a socket that has just ended is not used
+	if f.stage == stageLeasing {
+		a.connect(f)
+	}
+}
+
+// connect finds or opens the connection for a flight that has its account.
+func (a *actor) connect(f *flight) {
+	name := f.lease.Account().Name
+	endpoint := f.turn.Runtime.Bundle.Pool.Provider.Endpoint
+	if f.transport == WebSocket && a.registry.withoutWebSocket(endpoint) {
+		f.transport = HTTP
+	}
+	if a.link != nil && f.transport == WebSocket && a.link.transport == WebSocket && a.link.account == name {
+		if a.link.writing {
+			f.stage, a.link.next = stageQueued, f
+			return
+		}
+		a.send(f, a.link)
+		return
+	}
+	if a.link != nil && f.transport == WebSocket {
+		a.leave(a.link, time.Now()) // it belongs to another account
+	}
+	target := upstream.Target{Endpoint: endpoint, Account: name, Credential: f.lease.Account().Credential}
+	dialer := a.services.Dialer(f.turn.Runtime)
+	if f.transport == HTTP {
+		target.Header = upstream.RequestHeader(f.turn.Header)
+		a.open(f, dialer.HTTP(target))
+		return
+	}
+	target.Header = upstream.UpgradeHeader(f.turn.Header, !a.key.Kind.Hard())
+	f.stage = stageDialing
+	ctx, cancel := context.WithCancel(a.ctx)
+	f.cancel = cancel
+	attempt := f.attempt
+	go func() {
+		defer cancel()
+		conn, err := dialer.WebSocket(ctx, target)
+		if !a.post(dialed{f, attempt, conn, err}) && err == nil {
+			conn.Close()
+		}
+	}()
+}
+
+func (a *actor) dialed(m dialed) {
+	f := m.flight
+	if f.stage != stageDialing || f.attempt != m.attempt {
+		if m.err == nil {
+			m.conn.Close()
+		}
+		return
+	}
+	if m.err != nil {
+		f.facts = append(f.facts, dialFact(m.err))
+		a.judge(f, nil)
+		return
+	}
+	a.open(f, m.conn)
+}
+
+// open takes a new connection into use.
+func (a *actor) open(f *flight, conn upstream.Conn) {
+	l := &link{conn: conn, account: f.lease.Account().Name, transport: f.transport, generation: a.registry.nextGeneration()}
+	if f.transport == WebSocket {
+		l.turnState = strings.Clone(conn.Header().Get(affinity.TurnStateHeader))
+		a.link = l
+	} else {
+		// One request, one answer: no other turn is sent on it.
+		l.leaving = true
+		a.leaving = append(a.leaving, l)
+	}
+	a.registry.sockets.Add(1)
+	go a.read(l)
+	a.send(f, l)
+}
+
+// read is the permanent reader of a link: without one, pings go unanswered and a
+// dead socket is handed to the next turn.
+func (a *actor) read(l *link) {
+	for {
+		e, err := l.conn.Receive()
+		select {
+		case a.frames <- inbound{l, e, err}:
+		case <-a.done:
+			e.Release()
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// send plans the attempt and writes it. Nothing can change between the plan and
+// the write: both happen in one step of the actor.
+func (a *actor) send(f *flight, l *link) {
+	target := Target{Account: l.account, Scope: upstream.AnchorScope(f.turn.Runtime.Bundle.Pool.Provider.Type)}
+	if l.transport == WebSocket {
+		target.Connection = l.generation
+	}
+	plan, refusal := Make(a.question(f, target))
+	if refusal != nil {
+		if l.transport == HTTP {
+			a.close(l)
+		}
+		a.settle(f, refusal)
+		return
+	}
+	state := ""
+	if f.turn.Echoed {
+		state = l.turnState
+	}
+	request := frame(f.turn.Body, f.turn.Facts.Input, plan, l.transport, state)
+	if l.transport == WebSocket && request.Size() > maxFrameBytes {
+		f.transport = HTTP
+		a.connect(f)
+		return
+	}
+	f.plan, f.link, f.stage = plan, l, stageSending
+	f.known = affinity.Known{}
+	if plan.Whole { // the body holds the whole conversation, so its digest is known
+		in := f.turn.Facts.Input
+		f.known = affinity.Known{Items: len(in.Items), Prefix: in.Prefix()}
+	}
+	f.sent, f.expiring = time.Now(), time.Time{}
+	f.lastEvent = f.sent
+	f.note(FactDispatched)
+	l.uncreated, l.live, l.lastUse = f, append(l.live, f), f.sent
+	l.turns++
+	l.writing = true
+	if l.transport == WebSocket {
+		f.turn.Out.setHead(l.conn.Header(), l.turns == 1)
+	}
+	a.record = Apply(a.record, Event{Served: &Served{l.account, clone(f.turn.Facts.Model)}}, f.sent)
+	attempt := f.attempt
+	ctx := a.ctx
+	go func() {
+		err := l.conn.Send(ctx, request)
+		if err == nil {
+			a.services.Observer.RequestSent(l.transport, request.Size())
+		}
+		a.post(sent{l, f, attempt, err})
+	}()
+}
+
+func (a *actor) sent(m sent) {
+	m.link.writing = false
+	if f := m.flight; f.stage == stageSending && f.attempt == m.attempt {
+		if m.err == nil {
+			f.stage = stageSent
+		} else {
+			f.facts = append(f.facts, sendFact(m.err))
+			a.judge(f, nil)
+		}
+	}
+	a.sendNext(m.link)
+}
+
+// sendNext goes on with the flight that waited for a write to end; if the link
+// left meanwhile, it gets another one.
+func (a *actor) sendNext(l *link) {
+	f := l.next
+	l.next = nil
+	if f != nil && f.stage == stageQueued {
+		a.connect(f)
+	}
+}
