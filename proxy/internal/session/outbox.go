@@ -8,8 +8,10 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
-// outboxBytes bounds what waits for one slow client. One event larger than that
-// is let through when nothing waits before it.
+// outboxBytes bounds what may wait for one slow client when another event comes.
+// The event itself does not count: one generated image is larger than the bound,
+// and a client that is up to date must get it. Nor is a response's end ever
+// dropped: nothing comes after it.
 const outboxBytes = 8 << 20
 
 // Outbox carries the events of one turn from the session to the client's
@@ -72,7 +74,7 @@ func (o *Outbox) setHead(h http.Header, fresh bool) {
 // the event is released then.
 func (o *Outbox) push(e upstream.Event) bool {
 	o.mu.Lock()
-	fits := !o.detached && !o.ended && (o.bytes == 0 || o.bytes+len(e.Data) <= o.limit)
+	fits := !o.detached && !o.ended && (o.bytes <= o.limit || e.Kind.Terminal())
 	if fits {
 		o.events = append(o.events, e)
 		o.bytes += len(e.Data)

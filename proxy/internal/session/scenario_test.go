@@ -209,6 +209,22 @@ func TestScenario115_SlowClientLosesItsOwnTurnOnly(t *testing.T) {
 	})
 }
 
+func TestScenario115_LargeEventBehindASmallOneIsNoOverflow(t *testing.T) {
+	inBubble(t, bundle.ProviderOpenAIPlatform, func(b *bench) {
+		a := b.ask("t", body)
+		b.dialer.conn(0).play(created("r1"), delta(strings.Repeat("x", 12<<20)), completed("r1"))
+		synctest.Wait()
+		expect(t, a, "created output_text.delta completed", true, "")
+		next := b.ask("u", body)
+		b.dialer.conn(1).play(created("r2"), delta(strings.Repeat("x", 12<<20)))
+		synctest.Wait()
+		expect(t, next, "created output_text.delta", false, "")
+		b.dialer.conn(1).play(completed("r2"))
+		synctest.Wait()
+		expect(t, next, "completed", true, "")
+	})
+}
+
 func TestScenario116_UnmatchedFramesAreCountedAndDropped(t *testing.T) {
 	inBubble(t, bundle.ProviderOpenAIPlatform, func(b *bench) {
 		a := b.ask("t", body)
