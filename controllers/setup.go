@@ -5,19 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/openapi"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -38,17 +40,25 @@ import (
 type Options struct {
 	// ProxyImage is the image of bridges that name none.
 	ProxyImage string
+	// Health is where /healthz and /readyz are served; nil = nowhere.
+	Health net.Listener
 	// Clock is the real one when nil.
 	Clock clock.PassiveClock
 	// Concurrency is how many objects of a kind are reconciled at once; 0 = 4.
 	Concurrency int
 }
 
-const defaultConcurrency = 4
+const (
+	defaultConcurrency = 4
+	// definitionsInterval is how often missing definitions are looked for.
+	definitionsInterval = 5 * time.Second
+)
 
-// Setup adds all controllers and the readiness check to the manager. The
-// manager must have been made with CacheOptions and Scheme.
-func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
+// Setup adds all controllers and the readiness check to the manager, which must
+// have been made with NewScheme and CacheOptions. The controllers start as soon
+// as the API server serves our kinds as this version needs them; until then the
+// operator is not ready and says why.
+func Setup(mgr ctrl.Manager, o Options) error {
 	if o.ProxyImage == "" {
 		return errors.New("the image of the proxy is not set")
 	}
@@ -58,11 +68,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Concurrency == 0 {
 		o.Concurrency = defaultConcurrency
 	}
-	if err := observe.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	checker, err := newChecker(mgr, o.Clock)
+	if err != nil {
 		return err
 	}
-	if err := addReadiness(mgr, o.Clock); err != nil {
-		return err
+	if o.Health != nil {
+		if err := addHealth(mgr, o.Health, checker); err != nil {
+			return err
+		}
 	}
 	s := setup{
 		mgr: mgr, o: o, finder: wake.Finder{Cache: mgr.GetClient()},
@@ -70,29 +83,37 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		status:  status.NewWriter(mgr.GetClient()),
 		events:  notify.NewRecorder(mgr.GetEventRecorder("causeway-operator"), o.Clock),
 	}
-	for name, add := range map[string]func() error{
-		v1alpha1.KindAccountPool: s.accountPool, v1alpha1.KindCircuitPolicy: s.circuitPolicy,
-		v1alpha1.KindBridgePolicy: s.bridgePolicy, v1alpha1.KindBridgeReplica: s.bridgeReplica,
-	} {
-		if err := add(); err != nil {
-			return fmt.Errorf("adding the controller of %s: %w", name, err)
-		}
+	if err := mgr.Add(starter{checker: checker, start: s.start}); err != nil {
+		return fmt.Errorf("adding the controllers: %w", err)
 	}
 	return nil
 }
 
-// addReadiness makes the operator unready, with the reason, while the API
-// server does not serve our kinds as this version needs them.
-func addReadiness(mgr ctrl.Manager, c clock.PassiveClock) error {
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+// starter adds the controllers once their kinds are there. It runs in operators
+// that wait for the Lease, too, so that their caches are warm.
+type starter struct {
+	checker *served.Checker
+	start   func(context.Context) error
+}
+
+// NeedLeaderElection is false: the controllers it adds wait for the Lease themselves.
+func (s starter) NeedLeaderElection() bool { return false }
+
+// Start waits for the kinds, adds the controllers and returns.
+func (s starter) Start(ctx context.Context) error {
+	told := ""
+	err := wait.PollUntilContextCancel(ctx, definitionsInterval, true, func(ctx context.Context) (bool, error) {
+		err := s.checker.Check(ctx)
+		if err != nil && err.Error() != told {
+			told = err.Error()
+			log.FromContext(ctx).Info("Waiting for custom resource definitions", "reason", told)
+		}
+		return err == nil, nil
+	})
 	if err != nil {
-		return fmt.Errorf("making the discovery client: %w", err)
+		return nil //nolint:nilerr // the operator is asked to end, which is no failure
 	}
-	checker := served.NewChecker(openapi.ToClientWithContext(d.OpenAPIV3()), c)
-	if err := mgr.AddReadyzCheck("custom-resource-definitions", checker.Check); err != nil {
-		return fmt.Errorf("adding the readiness check: %w", err)
-	}
-	return nil
+	return s.start(ctx)
 }
 
 // setup holds what the controllers share.
@@ -103,6 +124,25 @@ type setup struct {
 	secrets *observe.Secrets
 	status  *status.Writer
 	events  *notify.Recorder
+}
+
+// start adds indexes and controllers.
+func (s setup) start(ctx context.Context) error {
+	if err := observe.AddIndexes(ctx, s.mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	for _, controller := range []struct {
+		kind string
+		add  func() error
+	}{
+		{v1alpha1.KindAccountPool, s.accountPool}, {v1alpha1.KindCircuitPolicy, s.circuitPolicy},
+		{v1alpha1.KindBridgePolicy, s.bridgePolicy}, {v1alpha1.KindBridgeReplica, s.bridgeReplica},
+	} {
+		if err := controller.add(); err != nil {
+			return fmt.Errorf("adding the controller of %s: %w", controller.kind, err)
+		}
+	}
+	return nil
 }
 
 func (s setup) options() controller.Options {

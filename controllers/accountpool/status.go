@@ -77,7 +77,9 @@ func setSecretsResolved(l *conditions.List, unresolved []apieffective.Unresolved
 }
 
 // accountsOf lists the accounts in the order of the manifest.
-func accountsOf(pool *v1alpha1.AccountPool, accounts []bundle.Account, unresolved []apieffective.Unresolved, m reports.Merged, now time.Time) []v1alpha1.AccountStatus {
+func accountsOf(
+	pool *v1alpha1.AccountPool, accounts []bundle.Account, unresolved []apieffective.Unresolved, m reports.Merged, now time.Time,
+) []v1alpha1.AccountStatus {
 	broken := map[string]string{}
 	for _, u := range unresolved {
 		broken[u.Account] = u.Reason
@@ -175,7 +177,8 @@ func eventsOf(before, after *v1alpha1.AccountPool) []notify.Event {
 		case a.State == v1alpha1.AccountConditionReauthRequired:
 			list = append(list, notify.Event{Warning: true, Reason: v1alpha1.EventReauthRequired, Action: v1alpha1.ActionReconcile,
 				Note: fmt.Sprintf("Account %s needs a new login", a.Name)})
-		case a.State == v1alpha1.AccountConditionQuotaExhausted, a.State == v1alpha1.AccountConditionCoolingDown && old == v1alpha1.AccountConditionUsable:
+		case a.State == v1alpha1.AccountConditionQuotaExhausted,
+			a.State == v1alpha1.AccountConditionCoolingDown && old == v1alpha1.AccountConditionUsable:
 			list = append(list, notify.Event{Reason: v1alpha1.EventAccountUnusable, Action: v1alpha1.ActionReconcile,
 				Note: fmt.Sprintf("Account %s takes no turns: %s", a.Name, a.State)})
 		case a.State == v1alpha1.AccountConditionUsable && unusable[old]:

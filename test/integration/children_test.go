@@ -162,12 +162,12 @@ func TestReportsCountOnlyForTheirPod(t *testing.T) {
 	c := newCluster(t)
 	c.operate()
 	c.serve()
-	var real v1alpha1.BridgeReplica
-	c.get(&real, samplePolicy+"-blue-0")
+	var own v1alpha1.BridgeReplica
+	c.get(&own, samplePolicy+"-blue-0")
 	var pod corev1.Pod
 	c.get(&pod, samplePolicy+"-blue-0")
-	if ref := real.OwnerReferences; len(ref) != 1 || ref[0].UID != pod.UID || real.Spec.PodUID != string(pod.UID) {
-		t.Errorf("got owners %v and podUID %s, want Pod %s", ref, real.Spec.PodUID, pod.UID)
+	if ref := own.OwnerReferences; len(ref) != 1 || ref[0].UID != pod.UID || own.Spec.PodUID != string(pod.UID) {
+		t.Errorf("got owners %v and podUID %s, want Pod %s", ref, own.Spec.PodUID, pod.UID)
 	}
 	forged := &v1alpha1.BridgeReplica{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "forged"},
@@ -184,7 +184,7 @@ func TestReportsCountOnlyForTheirPod(t *testing.T) {
 		t.Errorf("got %d sessions, want the 6 of real pods", got)
 	}
 	// One that goes by mistake comes back.
-	c.must(c.client.Delete(t.Context(), &real))
+	c.must(c.client.Delete(t.Context(), &own))
 	c.eventually("a new BridgeReplica", func(ctx context.Context) error {
 		return c.client.Get(ctx, c.key(samplePolicy+"-blue-0"), &v1alpha1.BridgeReplica{})
 	})

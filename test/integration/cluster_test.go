@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
@@ -38,6 +39,9 @@ const (
 	// resync makes the operator look at everything again and again.
 	resync = 200 * time.Millisecond
 )
+
+// anyName lets one operator follow the other in one process.
+var anyName = ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}
 
 // cluster is a namespace of the API server and what a test does in it.
 type cluster struct {
@@ -73,17 +77,17 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) operate() (stop func()) {
 	c.t.Helper()
 	logger := logr.FromSlogHandler(slog.NewJSONHandler(c.logs, &slog.HandlerOptions{Level: slog.Level(-4)}))
-	period, skip := resync, true
+	period := resync
 	options := controllers.CacheOptions([]string{c.namespace})
 	options.SyncPeriod = &period
 	mgr, err := ctrl.NewManager(c.operatorConfig(), ctrl.Options{
 		Scheme: c.scheme, Cache: options, Logger: logger,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: ctrlconfig.Controller{SkipNameValidation: &skip}, // one operator after the other in one process
+		Controller: anyName,
 	})
 	c.must(err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
-	c.must(controllers.Setup(ctx, mgr, controllers.Options{ProxyImage: proxyImage, Clock: c.clock}))
+	c.must(controllers.Setup(mgr, controllers.Options{ProxyImage: proxyImage, Clock: c.clock}))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	stop = sync.OnceFunc(func() {

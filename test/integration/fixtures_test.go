@@ -99,7 +99,7 @@ func (c *cluster) rollOut(policy string, n int) {
 		if err := c.client.Get(ctx, c.key(policy+"-blue"), &d); err != nil {
 			return err
 		}
-		count := int32(n) //nolint:gosec // a test
+		count := int32(n)
 		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: count,
 			UpdatedReplicas: count, ReadyReplicas: count, AvailableReplicas: count}
 		return c.client.Status().Update(ctx, &d)

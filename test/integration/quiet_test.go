@@ -15,6 +15,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -142,6 +143,21 @@ func TestTenIdleMinutesShowNoWrite(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, c.versions()); diff != "" {
 		t.Errorf("resource versions changed (-before +after):\n%s", diff)
+	}
+}
+
+func TestStatusOfChildrenCausesNoWriteToThem(t *testing.T) {
+	c := newCluster(t)
+	c.operate()
+	c.serve()
+	c.settle()
+	c.rollOut(samplePolicy, 1)
+	c.condition(&v1alpha1.BridgePolicy{}, samplePolicy, v1alpha1.ConditionUpToDate, metav1.ConditionFalse, v1alpha1.ReasonRolloutInProgress)
+	c.looks(3, "bridgepolicy")
+	for _, write := range c.writes.take() {
+		if !strings.HasSuffix(write, "/"+samplePolicy+"/status") {
+			t.Errorf("the operator wrote %s", write)
+		}
 	}
 }
 

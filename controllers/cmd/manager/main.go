@@ -16,7 +16,6 @@ import (
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubeconfigs of cloud providers
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/causeway-dev/causeway/api/version"
@@ -78,7 +77,6 @@ func run(ctx context.Context, o options) error {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Cache: controllers.CacheOptions(namespaces),
 		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
-		HealthProbeBindAddress:        o.healthAddress,
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              leaseName(namespaces),
 		LeaderElectionNamespace:       o.leaderLease,
@@ -87,10 +85,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the liveness check: %w", err)
+	health, err := controllers.Listen(ctx, o.healthAddress)
+	if err != nil {
+		return err
 	}
-	if err := controllers.Setup(ctx, mgr, controllers.Options{ProxyImage: o.proxyImage}); err != nil {
+	if err := controllers.Setup(mgr, controllers.Options{ProxyImage: o.proxyImage, Health: health}); err != nil {
 		return err
 	}
 	ctrl.Log.Info("Starting operator", "version", version.Version, "namespaces", namespaces)

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -56,15 +55,15 @@ func NewChecker(c openapi.ClientWithContext, now clock.PassiveClock) *Checker {
 	return &Checker{client: c, clock: now}
 }
 
-// Check answers a readiness probe.
-func (c *Checker) Check(req *http.Request) error {
+// Check returns nil when all kinds are served as needed.
+func (c *Checker) Check(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
 	if now.Before(c.until) {
 		return c.err
 	}
-	c.err = c.ask(req.Context())
+	c.err = c.ask(ctx)
 	c.until = now.Add(keepGood)
 	if c.err != nil {
 		c.until = now.Add(keepBad)
