@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,13 +52,10 @@ func InCluster(getenv func(string) string) (Pod, *rest.Config, bool) {
 	return pod, config, true
 }
 
-// APISink writes the status of one BridgeReplica. It creates nothing. It is not
-// safe for concurrent use.
+// APISink writes the status of one BridgeReplica. It creates nothing.
 type APISink struct {
 	client rest.Interface
 	pod    Pod
-	// uid is that of the object whose podUID was checked; empty = not yet.
-	uid types.UID
 }
 
 // NewAPISink makes a client with its own, low rate limit.
@@ -81,64 +77,43 @@ func NewAPISink(config *rest.Config, pod Pod) (*APISink, error) {
 	return &APISink{client: client, pod: pod}, nil
 }
 
-// Patch applies the status. Errors wrap ErrNotYet or ErrForeignPod where that is
-// the cause.
+// Patch writes the whole status. Errors wrap ErrNotYet or ErrForeignPod where
+// that is the cause.
 func (s *APISink) Patch(ctx context.Context, status v1alpha1.BridgeReplicaStatus) error {
-	if s.uid == "" {
-		if err := s.find(ctx); err != nil {
-			return err
-		}
-	}
-	body, err := json.Marshal(applied{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindBridgeReplica},
-		// The UID makes the API server refuse an object that took the name since.
-		Metadata: metadata{Name: s.pod.Name, Namespace: s.pod.Namespace, UID: s.uid},
-		Status:   status,
+	// A JSON patch, because only its test makes the API server itself refuse an
+	// object that was made for another pod: a status apply ignores metadata.uid.
+	body, err := json.Marshal([]operation{
+		{Op: "test", Path: "/spec/podUID", Value: s.pod.UID},
+		{Op: "add", Path: "/status", Value: status}, // replaces what is there
 	})
 	if err != nil {
 		return fmt.Errorf("encoding report: %w", err)
 	}
-	err = s.client.Patch(types.ApplyPatchType).Namespace(s.pod.Namespace).Resource(resource).Name(s.pod.Name).SubResource("status").
-		Param("fieldManager", fieldManager).Param("force", "true").Body(body).Do(ctx).Error()
+	err = s.client.Patch(types.JSONPatchType).Namespace(s.pod.Namespace).Resource(resource).Name(s.pod.Name).SubResource("status").
+		Param("fieldManager", fieldManager).Body(body).Do(ctx).Error()
 	switch {
 	case apierrors.IsNotFound(err):
-		s.uid = ""
-		return fmt.Errorf("writing report: %w", ErrNotYet)
-	case apierrors.IsConflict(err):
-		s.uid = "" // look again
-		return fmt.Errorf("writing report: %w", err)
-	case err != nil:
-		return fmt.Errorf("writing report: %w", err)
+		err = ErrNotYet
+	case apierrors.IsInvalid(err) && s.isForeign(ctx):
+		err = ErrForeignPod
+	}
+	if err != nil {
+		return fmt.Errorf("writing status of BridgeReplica %s/%s: %w", s.pod.Namespace, s.pod.Name, err)
 	}
 	return nil
 }
 
-// find checks that the object is ours.
-func (s *APISink) find(ctx context.Context) error {
+// isForeign tells a failed test from a status that the schema refuses; the API
+// server answers both with the same code.
+func (s *APISink) isForeign(ctx context.Context) bool {
 	var replica v1alpha1.BridgeReplica
 	err := s.client.Get().Namespace(s.pod.Namespace).Resource(resource).Name(s.pod.Name).Do(ctx).Into(&replica)
-	switch {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("looking for %s/%s: %w", s.pod.Namespace, s.pod.Name, ErrNotYet)
-	case err != nil:
-		return fmt.Errorf("looking for %s/%s: %w", s.pod.Namespace, s.pod.Name, err)
-	case replica.Spec.PodUID != s.pod.UID:
-		return fmt.Errorf("%s/%s: %w", s.pod.Namespace, s.pod.Name, ErrForeignPod)
-	}
-	s.uid = replica.UID
-	return nil
+	return err == nil && replica.Spec.PodUID != s.pod.UID
 }
 
-// applied is the part of a BridgeReplica that we own: a whole object would
-// claim its empty spec too.
-type applied struct {
-	metav1.TypeMeta `json:",inline"`
-	Metadata        metadata                     `json:"metadata"`
-	Status          v1alpha1.BridgeReplicaStatus `json:"status"`
-}
-
-type metadata struct {
-	Name      string    `json:"name"`
-	Namespace string    `json:"namespace"`
-	UID       types.UID `json:"uid"`
+// operation is one step of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
 }
