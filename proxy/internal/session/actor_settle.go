@@ -42,7 +42,7 @@ func (a *actor) affectAccount(f *flight, v Verdict, e Evidence) {
 	if f.lease == nil {
 		return
 	}
-	name, now := f.lease.Account().Name, time.Now()
+	now := time.Now()
 	until := now.Add(limitPause)
 	if fault := e.Last.Fault; fault != nil {
 		if t, ok := account.ResetHint(fault.Header, fault.Raw, now); ok {
@@ -51,15 +51,15 @@ func (a *actor) affectAccount(f *flight, v Verdict, e Evidence) {
 	}
 	switch v.Account {
 	case AccountSucceeded:
-		a.services.Accounts.Succeeded(name)
+		a.services.Accounts.Succeeded(f.lease.Account().Name)
 	case AccountRejected:
-		a.services.Accounts.CoolDown(name, now.Add(rejectedPause), account.ReasonAuthRejected)
+		f.lease.CoolDown(now.Add(rejectedPause), account.ReasonAuthRejected)
 	case AccountLimited:
-		a.services.Accounts.CoolDown(name, until, account.ReasonRateLimited)
+		f.lease.CoolDown(until, account.ReasonRateLimited)
 	case AccountExhausted:
-		a.services.Accounts.CoolDown(name, until, account.ReasonQuotaExhausted)
+		f.lease.CoolDown(until, account.ReasonQuotaExhausted)
 	case AccountUnreachable:
-		a.services.Accounts.CoolDown(name, now.Add(connectPause), account.ReasonConnectFailed)
+		f.lease.CoolDown(now.Add(connectPause), account.ReasonConnectFailed)
 	case AccountKeeps:
 	}
 }

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
@@ -13,7 +12,6 @@ import (
 // Accounts lends accounts to turns.
 type Accounts interface {
 	Acquire(ctx context.Context, w account.Want) (*account.Lease, error)
-	CoolDown(name string, until time.Time, reason string)
 	Succeeded(name string)
 }
 
