@@ -38,4 +38,4 @@ touch "$home"
 export GOLANGCI_LINT_CACHE=$CACHE/lint
 cd "$ROOT"
 [ $# -gt 0 ] || set -- ./...
-exec "$home/golangci-lint" run --config hack/golangci.yml "$@"
+exec "$home/golangci-lint" run --allow-parallel-runners --config hack/golangci.yml "$@"

@@ -28,7 +28,7 @@ clients() {
   fi
   mapfile -t list < <(packages '/test/clients(/|$)')
   [ ${#list[@]} -gt 0 ] || fail "test/clients holds no package"
-  CAUSEWAY_TEST_CLIENTS=1 CAUSEWAY_CACHE=$CACHE go test -vet=off -count=1 -timeout 20m "${list[@]}"
+  CAUSEWAY_CACHE=$CACHE go test -vet=off -count=1 -timeout 20m "${list[@]}"
 }
 
 # find_nginx puts an nginx on PATH: the system's, or Debian's package unpacked into
