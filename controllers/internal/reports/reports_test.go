@@ -24,12 +24,12 @@ func report(i int, change ...func(*corev1.Pod, *v1alpha1.BridgeReplica)) Report 
 	name := fmt.Sprintf("chat-blue-%d", i)
 	r := Report{
 		Pod: &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelSlot: "blue"}},
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{v1alpha1.LabelSlot: "blue"}},
 			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: *at(0)}}},
 		},
 		Replica: &v1alpha1.BridgeReplica{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       v1alpha1.BridgeReplicaSpec{PodUID: name},
+			Spec:       v1alpha1.BridgeReplicaSpec{PodUID: "uid-" + name},
 			Status: v1alpha1.BridgeReplicaStatus{
 				ReportedAt: at(-time.Second), Sessions: &v1alpha1.ReplicaSessions{Active: 10, Draining: 2, Quarantined: 1},
 			},
