@@ -27,7 +27,7 @@ type codexSettings struct {
 	idleMS     int
 	retries    string // of a stream
 	extra      string // of config.toml, on top
-	noProvider bool   // the built-in provider instead of one of our own
+	builtIn    bool   // the built-in provider instead of one of our own
 }
 
 func newCodex(t *testing.T, c codexSettings) *codex {
@@ -43,10 +43,10 @@ func newCodex(t *testing.T, c codexSettings) *codex {
 		t.Fatal(err)
 	}
 	// Nothing of the machine's user: a login shell with their profile can take
-	// seconds for each command.
+	// seconds for each command. What is not on this machine cannot be reached.
 	u.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + root, "CODEX_HOME=" + u.home, "SHELL=/bin/sh", "LANG=C.UTF-8",
-		"CAUSEWAY_KEY=" + clientKey, "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1",
+		"CAUSEWAY_KEY=" + clientKey, "NO_PROXY=127.0.0.1", "HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9",
 	}
 	return u
 }
@@ -57,14 +57,14 @@ func (c codexSettings) toml() string {
 	line(`model = "gpt-5.5"`)
 	line(`check_for_update_on_startup = false`)
 	b.WriteString(c.extra)
-	if !c.noProvider {
+	if !c.builtIn {
 		line(`model_provider = "causeway"`)
 	}
 	line(`[analytics]`)
 	line(`enabled = false`)
 	// Otherwise it looks for plugins on the internet.
 	line("[features]\nplugins = false\nshell_snapshot = false")
-	if c.noProvider {
+	if c.builtIn {
 		return b.String()
 	}
 	line(`[model_providers.causeway]`)

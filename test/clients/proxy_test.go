@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -16,8 +17,7 @@ import (
 	"sync"
 	"testing"
 	"text/template"
-
-	"log/slog"
+	"time"
 
 	"github.com/causeway-dev/causeway/proxy"
 	"github.com/causeway-dev/causeway/test/upstream"
@@ -47,6 +47,8 @@ type stage struct {
 	// tap carries every client's connection.
 	tap *tap
 	log *syncBuffer
+	// stop ends the proxy; the end of the test does so too.
+	stop func()
 }
 
 func start(t *testing.T, o setup) *stage {
@@ -76,12 +78,15 @@ func start(t *testing.T, o setup) *stage {
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		stop()
 		close(hurry)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	})
+	t.Cleanup(func() {
+		s.stop()
 		if strings.Contains(s.log.String(), "CANARY") {
 			t.Error("a credential is in the log")
 		}
@@ -195,6 +200,28 @@ func (s *stage) noDuplicates(t *testing.T) {
 	if dup := s.up.Ledger().Duplicates(); len(dup) > 0 {
 		t.Errorf("sent twice: %s", describe(dup[0]))
 	}
+}
+
+// bytesIn is what reached the upstream in all, below TLS. It ends the proxy: a
+// connection is accounted for at its end.
+func (s *stage) bytesIn(t *testing.T) int {
+	t.Helper()
+	s.stop()
+	sum := 0
+	err := s.up.Ledger().Wait(within(t, 30*time.Second), func([]upstream.Dispatch) bool {
+		sum = 0
+		for _, c := range s.up.Ledger().Connections() {
+			if c.Closed.IsZero() {
+				return false
+			}
+			sum += int(c.BytesIn)
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
 }
 
 // describe shows dispatches in a test's message, one a line.
