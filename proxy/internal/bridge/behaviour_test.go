@@ -63,6 +63,15 @@ func TestEarlyFailuresKeepTheirStatus(t *testing.T) {
 	}
 }
 
+func TestTelemetryDoesNotCommitTheStatus(t *testing.T) {
+	r := newRig(t, rigOptions{script: upstream.Script{Respond: &upstream.Respond{Events: []json.RawMessage{
+		json.RawMessage(`{"type":"codex.rate_limits","rate_limits":{}}`),
+		json.RawMessage(`{"type":"error","status":404,"error":{"code":"model_not_found","message":"no such model"}}`)}}}})
+	if out := r.do(call{header: thread("held"), body: hello}); out.status != 404 {
+		t.Fatalf("%d %s %s", out.status, out.names(), out.body)
+	}
+}
+
 func TestUpstreamThatAnswersHTML(t *testing.T) {
 	for where, rule := range map[string]upstream.Rule{
 		"http":        {Fault: &upstream.Fault{Action: upstream.ActHTML, Status: 200}},

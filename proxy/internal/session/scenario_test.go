@@ -78,6 +78,12 @@ func TestScenario73_GateIsFreeFromCreatedOn(t *testing.T) {
 		if len(conn.sent) != 3 {
 			t.Fatalf("%d requests sent, want 3: the second waits behind the long one", len(conn.sent))
 		}
+		third := b.ask("t", `{"model":"m","stream":true,"previous_response_id":"r0","input":[{"role":"user","content":"third"}]}`)
+		if len(conn.sent) != 3 {
+			t.Fatal("a request was sent while the one before it is un-created")
+		}
+		third.detach()
+		synctest.Wait()
 		conn.play(created("r2"),
 			`{"type":"response.output_text.delta","response_id":"r1","delta":"2"}`,
 			`{"type":"response.output_text.delta","response_id":"r2","delta":"x"}`,
