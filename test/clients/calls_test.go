@@ -3,9 +3,11 @@ package clients
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -39,10 +41,15 @@ func (s sdk) kinds() []string {
 // call is what an SDK is asked to do; the programs sdk.mjs and gosdk read it.
 type call struct {
 	Kind       string         `json:"kind"`
-	BaseURL    string         `json:"baseURL"`
 	APIKey     string         `json:"apiKey"`
 	Request    map[string]any `json:"request,omitempty"`
 	MaxRetries int            `json:"maxRetries"`
+}
+
+// job is what one process does.
+type job struct {
+	BaseURL string `json:"baseURL"`
+	Calls   []call `json:"calls"`
 	// IdleMS ends a call on which no byte arrives for so long; 0 = as the SDK
 	// does by default.
 	IdleMS int `json:"idleMS,omitempty"`
@@ -109,25 +116,48 @@ func (o outcome) count(kind string) int {
 	return len(slices.DeleteFunc(slices.Clone(o.Events), func(e string) bool { return e != kind }))
 }
 
-// call runs the SDK, as a process of its own.
+// call makes one call.
 func (s sdk) call(t *testing.T, base string, c call) outcome {
 	t.Helper()
-	c.BaseURL = base + "/v1"
-	if c.APIKey == "" {
-		c.APIKey = clientKey
+	return s.run(t, base, job{Calls: []call{c}})[0]
+}
+
+// every makes the same call in each of the kinds.
+func (s sdk) every(t *testing.T, base string, kinds []string, request func() map[string]any) map[string]outcome {
+	t.Helper()
+	var j job
+	for _, kind := range kinds {
+		j.Calls = append(j.Calls, call{Kind: kind, Request: request()})
 	}
-	if c.Request != nil && c.Request["model"] == nil {
-		c.Request["model"] = "gpt-5.5"
+	outcomes := map[string]outcome{}
+	for i, o := range s.run(t, base, j) {
+		outcomes[kinds[i]] = o
+	}
+	return outcomes
+}
+
+// run makes calls at once, in a process of its own.
+func (s sdk) run(t *testing.T, base string, j job) []outcome {
+	t.Helper()
+	j.BaseURL = base + "/v1"
+	for i := range j.Calls {
+		c := &j.Calls[i]
+		if c.APIKey == "" {
+			c.APIKey = clientKey
+		}
+		if c.Request != nil && c.Request["model"] == nil {
+			c.Request["model"] = "gpt-5.5"
+		}
 	}
 	ctx := within(t, 3*time.Minute)
 	var cmd *exec.Cmd
 	if s.node == "" {
 		cmd = exec.CommandContext(ctx, goClient(t))
 	} else {
-		c.Installed, c.Package = nodeClients(t), s.node
+		j.Installed, j.Package = nodeClients(t), s.node
 		cmd = exec.CommandContext(ctx, "node", "sdk.mjs")
 	}
-	in, err := json.Marshal(c)
+	in, err := json.Marshal(j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +168,17 @@ func (s sdk) call(t *testing.T, base string, c call) outcome {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%s: %v\n%s%s", s.name, err, &out, &errOut)
 	}
-	var o outcome
-	if err := json.Unmarshal(out.Bytes(), &o); err != nil {
+	var outcomes []outcome
+	if err := json.Unmarshal(out.Bytes(), &outcomes); err != nil || len(outcomes) != len(j.Calls) {
 		t.Fatalf("%s printed %q: %v", s.name, &out, err)
 	}
-	return o
+	return outcomes
+}
+
+var asked atomic.Int64
+
+// ask is a request that is like no other: the ledger knows what was sent twice
+// by its contents.
+func ask(text string) map[string]any {
+	return map[string]any{"input": fmt.Sprintf("%s (%d)", text, asked.Add(1))}
 }

@@ -91,17 +91,18 @@ func TestB06_SDKsStayThroughSilence(t *testing.T) {
 			t.Parallel()
 			st := quiet(t, at, 1)
 			forEach(t, func(t *testing.T, s sdk) {
-				for _, kind := range s.kinds() {
-					if kind == create {
-						continue // an answer in one piece leaves nothing to send before it
-					}
-					o := s.call(t, st.data, call{Kind: kind, IdleMS: clientTimerMS, Request: map[string]any{"input": "Think."}})
+				// An answer in one piece leaves nothing to send before it.
+				j := job{IdleMS: clientTimerMS}
+				for _, kind := range s.kinds()[1:] {
+					j.Calls = append(j.Calls, call{Kind: kind, Request: ask("Think.")})
+				}
+				for i, o := range s.run(t, st.data, j) {
 					if o.Error != nil || o.Text != "Thought it over." || o.last() != "response.completed" || o.ElapsedMS < int(silence.Milliseconds()) {
-						t.Errorf("%s: %s", kind, o)
+						t.Errorf("%s: %s", j.Calls[i].Kind, o)
 					}
 					// Before response.created the SDKs take no event at all.
 					if at != upstream.AtBeforeHeaders && o.count("keepalive") < 3 {
-						t.Errorf("%s: %d keepalives: %s", kind, o.count("keepalive"), o)
+						t.Errorf("%s: %d keepalives: %s", j.Calls[i].Kind, o.count("keepalive"), o)
 					}
 				}
 			})
@@ -114,7 +115,7 @@ func TestB06_SDKsStayThroughSilence(t *testing.T) {
 func TestB06_SDKsLeaveWithoutKeepalives(t *testing.T) {
 	st := quiet(t, upstream.AtAfterCreated, 60)
 	forEach(t, func(t *testing.T, s sdk) {
-		o := s.call(t, st.data, call{Kind: stream, IdleMS: clientTimerMS, Request: map[string]any{"input": "Think."}})
+		o := s.run(t, st.data, job{IdleMS: clientTimerMS, Calls: []call{{Kind: stream, Request: ask("Think.")}}})[0]
 		if o.Error == nil || o.ElapsedMS < clientTimerMS-500 {
 			t.Errorf("the timer does not bite: %s", o)
 		}

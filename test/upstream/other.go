@@ -1,6 +1,9 @@
 package upstream
 
 import (
+	"encoding/base64"
+	"encoding/binary"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -154,9 +157,18 @@ func embeddings(body []byte) object {
 	if !ok {
 		inputs = []any{fields["input"]}
 	}
+	vector := []float32{0.25, -0.5, 0.75}
+	var embedding any = vector
+	if text(fields["encoding_format"]) == "base64" { // what SDKs ask for unless told otherwise
+		var packed []byte
+		for _, v := range vector {
+			packed = binary.LittleEndian.AppendUint32(packed, math.Float32bits(v))
+		}
+		embedding = base64.StdEncoding.EncodeToString(packed)
+	}
 	data := []object{}
 	for i := range inputs {
-		data = append(data, object{"object", "embedding", "index", i, "embedding", []float64{0.25, -0.5, 0.75}})
+		data = append(data, object{"object", "embedding", "index", i, "embedding", embedding})
 	}
 	return object{
 		"object", "list", "data", data, "model", orDefault(text(fields["model"]), "unknown"),

@@ -1,6 +1,6 @@
-// Command gosdk runs one call of the OpenAI SDK for Go. The call comes as JSON on
-// stdin, what the SDK made of it leaves as JSON on stdout; calls_test.go has both
-// forms.
+// Command gosdk runs calls of the OpenAI SDK for Go, all at once. They come as
+// JSON on stdin, what the SDK made of them leaves as JSON on stdout; calls_test.go
+// has both forms.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/openai/openai-go/v3"
@@ -18,13 +19,17 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 )
 
+type job struct {
+	BaseURL string `json:"baseURL"`
+	IdleMS  int    `json:"idleMS"`
+	Calls   []call `json:"calls"`
+}
+
 type call struct {
 	Kind       string          `json:"kind"`
-	BaseURL    string          `json:"baseURL"`
 	APIKey     string          `json:"apiKey"`
 	Request    json.RawMessage `json:"request"`
 	MaxRetries int             `json:"maxRetries"`
-	IdleMS     int             `json:"idleMS"`
 }
 
 type result struct {
@@ -73,19 +78,26 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	var c call
-	if err := json.NewDecoder(os.Stdin).Decode(&c); err != nil {
+	var j job
+	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {
 		return err
 	}
-	client := openai.NewClient(option.WithAPIKey(c.APIKey), option.WithBaseURL(c.BaseURL), option.WithMaxRetries(c.MaxRetries),
-		option.WithHTTPClient(httpClient(time.Duration(c.IdleMS)*time.Millisecond)))
-	var r result
-	begun := time.Now()
-	if err := c.do(ctx, &client, &r); err != nil {
-		r.Error = describe(err)
+	web := httpClient(time.Duration(j.IdleMS) * time.Millisecond)
+	results := make([]result, len(j.Calls))
+	var running sync.WaitGroup
+	for i, c := range j.Calls {
+		running.Go(func() {
+			client := openai.NewClient(option.WithAPIKey(c.APIKey), option.WithBaseURL(j.BaseURL),
+				option.WithMaxRetries(c.MaxRetries), option.WithHTTPClient(web))
+			begun := time.Now()
+			if err := c.do(ctx, &client, &results[i]); err != nil {
+				results[i].Error = describe(err)
+			}
+			results[i].ElapsedMS = time.Since(begun).Milliseconds()
+		})
 	}
-	r.ElapsedMS = time.Since(begun).Milliseconds()
-	return json.NewEncoder(os.Stdout).Encode(r)
+	running.Wait()
+	return json.NewEncoder(os.Stdout).Encode(results)
 }
 
 func (c call) do(ctx context.Context, client *openai.Client, r *result) error {
