@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -136,14 +137,18 @@ func (o *origin) socket(w http.ResponseWriter, r *http.Request) {
 		_ = conn.Close()
 	}()
 	to := &socketSink{conn}
+	var turn sync.Mutex // a client may have an answer's end, and ask again, before its writer has returned
 	for {
 		_, body, err := conn.ReadMessage()
 		if err != nil {
 			return
 		}
-		// Reading goes on meanwhile: that is what answers pings. A session never
-		// has two responses in flight, so writes do not meet.
-		go o.answer(to, body)
+		// Reading goes on meanwhile: that is what answers pings.
+		go func() {
+			turn.Lock()
+			defer turn.Unlock()
+			o.answer(to, body)
+		}()
 	}
 }
 

@@ -20,6 +20,8 @@ const (
 	probePause = 10 * time.Millisecond
 	// fresh is how long a new process rests before its memory is read.
 	fresh = 500 * time.Millisecond
+	// writing is how long a profile may take to be written.
+	writing = 2 * time.Second
 	// idleWorkers make the turns of idle sessions.
 	idleWorkers = 16
 )
@@ -137,6 +139,8 @@ func (b *bench) turns(ctx context.Context, name string, m *measured) error {
 	if err := b.origin.reset(ctx); err != nil {
 		return err
 	}
+	b.signal(ctx, t, beginProfile)
+	defer b.signal(ctx, t, endProfile)
 	for range b.settings.sessions {
 		first, next, err := twoTurns(ctx, t)
 		if err != nil {
@@ -173,6 +177,7 @@ func (b *bench) idle(ctx context.Context, m *measured) error {
 	if m.idleEmpty, err = memoryOf(t.pid()); err != nil {
 		return err
 	}
+	b.signal(ctx, t, beginProfile)
 	var left atomic.Int64
 	left.Store(int64(b.settings.idle))
 	errs := make([]error, idleWorkers)
@@ -199,6 +204,7 @@ func (b *bench) idle(ctx context.Context, m *measured) error {
 	}
 	m.idleSockets = stats.Sockets
 	m.idleFull, err = memoryOf(t.pid())
+	b.signal(ctx, t, endProfile)
 	return err
 }
 
@@ -282,7 +288,7 @@ func (b *bench) count(t *target, f *fleet) (c counters, err error) {
 }
 
 func (b *bench) window(ctx context.Context, t *target, f *fleet, m *measured) (begun, ended int64, err error) {
-	b.signal(t, beginProfile)
+	b.signal(ctx, t, beginProfile)
 	before, err := b.count(t, f)
 	if err != nil {
 		return 0, 0, err
@@ -301,7 +307,7 @@ func (b *bench) window(ctx context.Context, t *target, f *fleet, m *measured) (b
 		}
 		m.full = append(m.full, full)
 	}
-	b.signal(t, endProfile)
+	b.signal(ctx, t, endProfile)
 	m.events += after.received - before.received
 	m.due += float64(b.settings.streams) * b.settings.rate * after.at.Sub(before.at).Seconds()
 	m.cpu += after.cpu - before.cpu
@@ -311,10 +317,15 @@ func (b *bench) window(ctx context.Context, t *target, f *fleet, m *measured) (b
 	return before.at.UnixNano(), after.at.UnixNano(), nil
 }
 
-// signal tells a proxy that runs in this binary about its profile.
-func (b *bench) signal(t *target, s os.Signal) {
-	if b.settings.profile != "" && t.name == causeway {
-		_ = t.cmd.Process.Signal(s)
+// signal tells a proxy that runs in this binary about its profile. At the end of
+// one, the state is still the measured one while it is written.
+func (b *bench) signal(ctx context.Context, t *target, s os.Signal) {
+	if b.settings.profile == "" || t.name != causeway {
+		return
+	}
+	_ = t.cmd.Process.Signal(s)
+	if s == endProfile {
+		_ = pause(ctx, writing)
 	}
 }
 

@@ -108,7 +108,6 @@ func startOrigin(ctx context.Context, dir string, c certificate, rate float64) (
 	if err != nil {
 		return nil, err
 	}
-	//nolint:noctx // stop ends it in order
 	cmd := exec.Command(self, roleOrigin, "-cert", c.certFile, "-key", c.keyFile, "-rate", fmt.Sprint(rate))
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/pprof"
+	"sync"
 	"syscall"
 
 	"github.com/causeway-dev/causeway/proxy"
@@ -22,8 +24,13 @@ const (
 	endProfile   = syscall.SIGUSR2
 )
 
+// memProfileRate is one sample in so many bytes: dense enough to tell what one
+// session of a thousand holds.
+const memProfileRate = 16 << 10
+
 // runProxy is the proxy with profiles.
 func runProxy(ctx context.Context, args []string) error {
+	runtime.MemProfileRate = memProfileRate
 	f := flag.NewFlagSet(roleProxy, flag.ContinueOnError)
 	o := proxy.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	f.StringVar(&o.ConfigDir, "config", "", "`folder` of the configuration")
@@ -35,7 +42,8 @@ func runProxy(ctx context.Context, args []string) error {
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, beginProfile, endProfile)
-	go func() {
+	var profiling sync.WaitGroup
+	profiling.Go(func() {
 		var cpu io.Closer
 		for s := range signals {
 			var err error
@@ -48,8 +56,12 @@ func runProxy(ctx context.Context, args []string) error {
 				o.Logger.Error("Profiling failed", "error", err)
 			}
 		}
-	}()
-	return proxy.Run(ctx, o)
+	})
+	err := proxy.Run(ctx, o)
+	signal.Stop(signals)
+	close(signals)
+	profiling.Wait() // for what was begun before the end
+	return err
 }
 
 func startCPU(name string) (io.Closer, error) {
@@ -68,7 +80,13 @@ func stopProfile(cpu io.Closer, name string) error {
 	if err := cpu.Close(); err != nil {
 		return err
 	}
+	if err := saveMemory(name + ".memory.json"); err != nil {
+		return err
+	}
 	runtime.GC()
+	if err := saveMemory(name + ".memory-after-gc.json"); err != nil {
+		return err
+	}
 	for _, kind := range []string{"heap", "allocs", "goroutine"} {
 		f, err := os.Create(name + "." + kind + ".pprof")
 		if err != nil {
@@ -83,4 +101,19 @@ func stopProfile(cpu io.Closer, name string) error {
 		}
 	}
 	return nil
+}
+
+// saveMemory writes what the runtime's memory is used for, in bytes.
+func saveMemory(name string) error {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	text, err := json.MarshalIndent(map[string]any{
+		"goroutines": runtime.NumGoroutine(), "heapAlloc": m.HeapAlloc, "heapInuse": m.HeapInuse, "heapObjects": m.HeapObjects, "heapKept": m.HeapIdle - m.HeapReleased,
+		"nextGC": m.NextGC, "stackInuse": m.StackInuse, "stackSys": m.StackSys, "gcSys": m.GCSys, "otherSys": m.OtherSys + m.MSpanSys + m.MCacheSys + m.BuckHashSys,
+		"collections": m.NumGC, "gcCPUFraction": m.GCCPUFraction,
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, text, 0o600)
 }

@@ -106,7 +106,6 @@ func (b *bench) startNginx(ctx context.Context) (*target, error) {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	//nolint:noctx // stop ends it in order
 	p, err := start(exec.Command(b.settings.nginx, "-e", filepath.Join(b.dir, "nginx-error.log"), "-p", b.dir, "-c", conf), b.dir, nginx)
 	if err != nil {
 		return nil, err
@@ -182,7 +181,6 @@ func (b *bench) startCauseway(ctx context.Context) (*target, error) {
 		b.profiles++
 		args = append([]string{roleProxy, "--profile", filepath.Join(b.settings.profile, "proxy-"+strconv.Itoa(b.profiles))}, args...)
 	}
-	//nolint:noctx // stop ends it in order
 	p, err := start(exec.Command(binary, args...), b.dir, causeway)
 	if err != nil {
 		return nil, err

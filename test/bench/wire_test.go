@@ -109,6 +109,7 @@ func TestFigureJudgesItsBudget(t *testing.T) {
 		{figure{nginx: none(), causeway: 65, most: 64}, "≤ 64", "no"},
 		{figure{nginx: none(), causeway: 99, least: 99}, "≥ 99", "yes"},
 		{figure{nginx: none(), causeway: 1, times: 1}, "≤ nginx", ""},
+		{figure{nginx: -1, causeway: -2, times: 1}, "≤ nginx", ""},
 		{figure{nginx: 1, causeway: 1}, "", ""},
 	} {
 		if tt.f.budget() != tt.budget || tt.f.met() != tt.met {
