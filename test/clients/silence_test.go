@@ -16,21 +16,32 @@ import (
 )
 
 // The real clients give up after 300 s without an event (Codex) or a byte (fetch
-// of Node), and the upstream thinks for 400 s. Here both are a hundred times
-// shorter, as far as Codex' timer of 3 s allows: whoever survives 4.5 s by
-// keepalives a second apart survives any silence by the keepalives of every 15 s
-// that a proxy sends by default.
+// of Node), the upstream thinks for 400 s, and the proxy sends a keepalive every
+// 15 s. Here all of it is shorter, by about a hundred; keepalives, of whole
+// seconds, come at a third of the clients' patience instead of a twentieth.
 const (
 	clientTimerMS = 3000
 	silence       = 4500 * time.Millisecond
+	// headHeld is how long the proxy holds an answer's head back for an error
+	// that may come; clients' timers begin after it.
+	headHeld = 2 * time.Second
 )
+
+func silenceAt(at string) time.Duration {
+	if at == upstream.AtBeforeHeaders {
+		return headHeld + silence
+	}
+	return silence
+}
 
 // quiet is a proxy before an upstream that falls silent at the given place.
 func quiet(t *testing.T, at string, keepalive int) *stage {
 	t.Helper()
 	return start(t, setup{keepalive: keepalive, idle: 120, script: upstream.Script{
 		Respond: &upstream.Respond{Text: "Thought it over."},
-		Rules:   []upstream.Rule{{Fault: &upstream.Fault{At: at, Action: upstream.ActStall, Duration: upstream.Duration(silence)}}},
+		Rules: []upstream.Rule{{Fault: &upstream.Fault{
+			At: at, Action: upstream.ActStall, Duration: upstream.Duration(silenceAt(at)),
+		}}},
 	}})
 }
 
@@ -50,7 +61,7 @@ func TestB06_CodexStaysThroughSilence(t *testing.T) {
 			s := quiet(t, at, 1)
 			run := impatientCodex(t, s.data).exec(t, "Think.")
 			run.finished(t, 0, "Thought it over.")
-			if run.took < silence {
+			if run.took < silenceAt(at) {
 				t.Errorf("it took %s, less than the silence", run.took)
 			}
 			if n := len(s.up.Ledger().Dispatches()); n != 1 {
@@ -97,7 +108,7 @@ func TestB06_SDKsStayThroughSilence(t *testing.T) {
 					j.Calls = append(j.Calls, call{Kind: kind, Request: ask("Think.")})
 				}
 				for i, o := range s.run(t, st.data, j) {
-					if o.Error != nil || o.Text != "Thought it over." || o.last() != "response.completed" || o.ElapsedMS < int(silence.Milliseconds()) {
+					if o.Error != nil || o.Text != "Thought it over." || o.last() != "response.completed" || o.ElapsedMS < int(silenceAt(at).Milliseconds()) {
 						t.Errorf("%s: %s", j.Calls[i].Kind, o)
 					}
 					// Before response.created the SDKs take no event at all.
