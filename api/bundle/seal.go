@@ -53,7 +53,7 @@ func Decode(raw []byte) (Bundle, error) {
 		return Bundle{}, fmt.Errorf("%s: %w", FileName, err)
 	}
 	if b.ContractVersion != ContractVersion {
-		return Bundle{}, fmt.Errorf("%s: contractVersion %d, this proxy knows %d: %w", FileName, b.ContractVersion, ContractVersion, ErrVersionSkew)
+		return Bundle{}, skew(FileName, b.ContractVersion)
 	}
 	return b, nil
 }
@@ -67,9 +67,13 @@ func DecodeCredentials(raw []byte) (Credentials, error) {
 		return Credentials{}, fmt.Errorf("%s: not a valid credentials document", CredentialsFileName)
 	}
 	if c.ContractVersion != ContractVersion {
-		return Credentials{}, fmt.Errorf("%s: contractVersion %d, this proxy knows %d: %w", CredentialsFileName, c.ContractVersion, ContractVersion, ErrVersionSkew)
+		return Credentials{}, skew(CredentialsFileName, c.ContractVersion)
 	}
 	return c, nil
+}
+
+func skew(file string, version int) error {
+	return fmt.Errorf("%s: contractVersion %d, this proxy knows %d: %w", file, version, ContractVersion, ErrVersionSkew)
 }
 
 // decode tolerates unknown fields: a newer operator of the same contract

@@ -78,7 +78,7 @@ func TestAccountCredentials(t *testing.T) {
 			oauth: true,
 			value: `{"OPENAI_API_KEY":null,"tokens":{"id_token":"x","access_token":"t` + canary +
 				`","refresh_token":"r","account_id":"acc-2"},"last_refresh":"2026-01-01T00:00:00Z"}`,
-			want:  bundle.Credential{AccessToken: "t" + canary, ChatGPTAccountID: "acc-2"},
+			want: bundle.Credential{AccessToken: "t" + canary, ChatGPTAccountID: "acc-2"},
 		},
 		"auth.json with account in token": {
 			oauth: true,

@@ -55,4 +55,4 @@ func Echo(c bundle.Circuit) v1alpha1.EffectiveCircuit {
 }
 
 // narrow is safe for numbers that came from an int32 of a manifest.
-func narrow(n int) int32 { return int32(n) }
+func narrow(n int) int32 { return int32(n) } //nolint:gosec // bounded by the schema, see above

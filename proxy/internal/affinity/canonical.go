@@ -82,8 +82,6 @@ func (c *hasher) object(v gjson.Result) {
 
 func (c *hasher) tag(b byte) { _, _ = c.h.Write([]byte{b}) }
 
-func (c *hasher) stringWriter() writer { return c.h }
-
 // chain extends a digest over a sequence by one element.
 func chain(previous, element Digest) Digest {
 	h := sha256.New()

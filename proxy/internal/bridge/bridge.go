@@ -128,8 +128,10 @@ var rowOutcomes = map[string]telemetry.Outcome{
 	"completed": telemetry.OutcomeOK, "incomplete": telemetry.OutcomeOK, "client_gone": telemetry.OutcomeCallerGone,
 	"not_sent": telemetry.OutcomeConnect, "no_websocket": telemetry.OutcomeConnect,
 	"account_fault": telemetry.OutcomeLimited, "refused": telemetry.OutcomeUpstreamError,
-	"cut": telemetry.OutcomeTruncated, "cut_eventless": telemetry.OutcomeTruncated, "liveness": telemetry.OutcomeTruncated, "garbage": telemetry.OutcomeTruncated,
-	"idle": telemetry.OutcomeTimeout, "silent": telemetry.OutcomeTimeout, "budget": telemetry.OutcomeTimeout, "local": telemetry.OutcomeInternal,
+	"cut": telemetry.OutcomeTruncated, "cut_eventless": telemetry.OutcomeTruncated,
+	"liveness": telemetry.OutcomeTruncated, "garbage": telemetry.OutcomeTruncated,
+	"idle": telemetry.OutcomeTimeout, "silent": telemetry.OutcomeTimeout, "budget": telemetry.OutcomeTimeout,
+	"local": telemetry.OutcomeInternal,
 }
 
 func outcomeOfRow(row string) telemetry.Outcome {
@@ -165,7 +167,8 @@ func soleClient(rt *config.Runtime) bool {
 // turn makes the session's view of a request.
 func (b *Bridge) turn(req *Request) *session.Turn {
 	facts := affinity.Read(req.Body)
-	t := &session.Turn{ID: req.ID, Client: req.Client, Header: req.Header, Body: req.Body, Facts: facts, Runtime: req.Runtime, Out: session.NewOutbox()}
+	t := &session.Turn{ID: req.ID, Client: req.Client, Header: req.Header, Body: req.Body, Facts: facts,
+		Runtime: req.Runtime, Out: session.NewOutbox()}
 	source := affinity.Source{Client: req.Client, Header: req.Header, PromptCacheKey: facts.PromptCacheKey, RequestID: req.ID}
 	t.Key = affinity.Derive(source)
 	if token := affinity.TurnState(req.Header); token != "" {

@@ -26,7 +26,9 @@ func TestConversationIsAnchored(t *testing.T) {
 			if out.text() != "all done" {
 				t.Fatalf("text %q, events %s", out.text(), out.names())
 			}
-			out = c.say("again")
+			if out = c.say("again"); out.last().name != "response.completed" {
+				t.Fatalf("%d %s", out.status, out.body)
+			}
 			if got := r.seen(); len(got) != 5 {
 				t.Fatalf("dispatches: %+v", got)
 			} else {

@@ -134,7 +134,8 @@ func idleLimit(k affinity.Kind) time.Duration {
 	switch k {
 	case affinity.KindRequest, affinity.KindUnanchoredParallel, affinity.KindRequestParallel, affinity.KindSoftReroute:
 		return 0
-	case affinity.KindTurnState, affinity.KindThread, affinity.KindSession, affinity.KindModelParallel, affinity.KindCodexSession, affinity.KindStickyThread:
+	case affinity.KindTurnState, affinity.KindThread, affinity.KindSession, affinity.KindModelParallel,
+		affinity.KindCodexSession, affinity.KindStickyThread:
 		return 900 * time.Second
 	case affinity.KindPromptCache:
 		return 120 * time.Second

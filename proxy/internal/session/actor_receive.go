@@ -156,7 +156,8 @@ func (a *actor) relay(f *flight, e upstream.Event) {
 		}
 		return
 	}
-	a.abandon(f, failure.New(failure.DownstreamOverflow, "The client reads more slowly than the response arrives; more than 8 MiB wait for it."))
+	a.abandon(f, failure.New(failure.DownstreamOverflow,
+		"The client reads more slowly than the response arrives; more than 8 MiB wait for it."))
 }
 
 func (a *actor) completed(f *flight, e upstream.Event) {

@@ -9,34 +9,43 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
+// ends are the failures that a client is told where the upstream said nothing.
+var ends = map[ClientResult]struct{ code, reason, message string }{
+	DeliverMasked: {failure.StreamIncomplete, "anchor_dead",
+		"The upstream lost the state of this conversation; send the request again."},
+	DeliverCut: {failure.StreamIncomplete, "",
+		"The upstream connection ended before the response did; its outcome is unknown."},
+	DeliverSilence: {failure.EventlessTimeout, "first_event",
+		"The upstream took the request and sent nothing in time; its outcome is unknown."},
+	DeliverIdle: {failure.StreamIdleTimeout, "idle",
+		"The upstream fell silent before the response ended; its outcome is unknown."},
+	DeliverConnect: {failure.UpstreamConnect, "not_sent",
+		"The upstream cannot be reached; the request was not sent."},
+	DeliverBudget: {failure.StreamIdleTimeout, "request",
+		"The request took longer than deadlines.requestSeconds allows."},
+	DeliverGarbage: {failure.UpstreamProtocol, "garbage",
+		"The upstream sent something that is no response event; the outcome is unknown."},
+	DeliverLocal: {failure.Draining, "drain",
+		"This proxy is going away; send the request again."},
+}
+
 // clientFailure is what a client is told of an attempt that was not recovered;
 // nil where the upstream's own last event says it.
 func clientFailure(v Verdict, e Evidence, now time.Time) *failure.Failure {
-	switch v.Client {
-	case DeliverFault:
+	if v.Client == DeliverFault {
 		if e.Last.Fault != nil {
 			return faultFailure(e.Last.Fault, now)
 		}
 		return failure.New(failure.UpstreamError, "The upstream refused the request.")
-	case DeliverMasked:
-		return failure.New(failure.StreamIncomplete, "The upstream lost the state of this conversation; send the request again.", failure.Reason("anchor_dead"))
-	case DeliverCut:
-		return failure.New(failure.StreamIncomplete, "The upstream connection ended before the response did; its outcome is unknown.", failure.Reason(cutReason(e)))
-	case DeliverSilence:
-		return failure.New(failure.EventlessTimeout, "The upstream took the request and sent nothing in time; its outcome is unknown.", failure.Reason("first_event"))
-	case DeliverIdle:
-		return failure.New(failure.StreamIdleTimeout, "The upstream fell silent before the response ended; its outcome is unknown.", failure.Reason("idle"))
-	case DeliverConnect:
-		return failure.New(failure.UpstreamConnect, "The upstream cannot be reached; the request was not sent.", failure.Reason("not_sent"))
-	case DeliverBudget:
-		return failure.New(failure.StreamIdleTimeout, "The request took longer than deadlines.requestSeconds allows.", failure.Reason("request"))
-	case DeliverGarbage:
-		return failure.New(failure.UpstreamProtocol, "The upstream sent something that is no response event; the outcome is unknown.", failure.Reason("garbage"))
-	case DeliverLocal:
-		return failure.New(failure.Draining, "This proxy is going away; send the request again.", failure.Reason("drain"))
-	case DeliverEvent, DeliverNothing:
 	}
-	return nil
+	end, ok := ends[v.Client]
+	if !ok {
+		return nil
+	}
+	if v.Client == DeliverCut {
+		end.reason = cutReason(e)
+	}
+	return failure.New(end.code, end.message, failure.Reason(end.reason))
 }
 
 func cutReason(e Evidence) string {

@@ -143,31 +143,52 @@ func anchorGone(reason string) *failure.Failure {
 // Make plans one attempt. It is called last, when account and connection are
 // known, and is the only place that injects an anchor or trims.
 func Make(q Question) (Plan, *failure.Failure) {
-	needs, refusal := Route(q)
-	if refusal != nil {
+	if refusal := place(q); refusal != nil {
 		return Plan{}, refusal
 	}
-	if needs.Only != "" && needs.Only != q.Target.Account {
-		return Plan{}, failure.New(failure.OwnerUnavailable, "The account that holds this conversation is not available; retry later.")
-	}
-	if needs.Connection != 0 && needs.Connection != q.Target.Connection && q.Target.Scope == upstream.ScopeConnection {
-		return Plan{}, anchorGone("connection_gone")
-	}
 	class, from := affinity.Classify(q.Facts.Input, q.known())
-	p := Plan{Class: class, Neutral: q.Facts.Input.AccountNeutral() && !q.Facts.HasConversation}
-	p.Whole = q.Facts.Input.SelfContained() && !q.clientAnchor() && !q.Facts.HasConversation
+	p := Plan{
+		Class:   class,
+		Whole:   q.Facts.Input.SelfContained() && !q.clientAnchor() && !q.Facts.HasConversation,
+		Neutral: q.Facts.Input.AccountNeutral() && !q.Facts.HasConversation,
+	}
 	switch {
 	case q.clientAnchor():
 		p.Anchor, p.Provenance, p.Neutral = q.Facts.PreviousResponseID, ClientSupplied, false
 	case q.Facts.HasConversation:
-	case class == affinity.ClassDelta && q.Hard && q.Record.Anchor != nil:
-		if !reachable(q, AnchorSuspect) {
-			return Plan{}, anchorGone("connection_gone")
-		}
-		p.Anchor, p.Provenance, p.Neutral = q.Record.Anchor.ResponseID, Injected, false
+	case class == affinity.ClassDelta:
+		return completeDelta(q, p)
 	case class == affinity.ClassFullProved && !q.Whole && reachable(q, AnchorGood):
 		p.Anchor, p.Provenance, p.From = q.Record.Anchor.ResponseID, Injected, from
 	}
+	return p, nil
+}
+
+// place refuses a target that cannot serve the turn.
+func place(q Question) *failure.Failure {
+	needs, refusal := Route(q)
+	if refusal != nil {
+		return refusal
+	}
+	if needs.Only != "" && needs.Only != q.Target.Account {
+		return failure.New(failure.OwnerUnavailable, "The account that holds this conversation is not available; retry later.")
+	}
+	if needs.Connection != 0 && needs.Connection != q.Target.Connection && q.Target.Scope == upstream.ScopeConnection {
+		return anchorGone("connection_gone")
+	}
+	return nil
+}
+
+// completeDelta gives a delta its anchor. On a session that promises nothing, or
+// that knows nothing, it goes as it is: the client may know more.
+func completeDelta(q Question, p Plan) (Plan, *failure.Failure) {
+	if !q.Hard || q.Record.Anchor == nil {
+		return p, nil
+	}
+	if !reachable(q, AnchorSuspect) {
+		return Plan{}, anchorGone("connection_gone")
+	}
+	p.Anchor, p.Provenance, p.Neutral = q.Record.Anchor.ResponseID, Injected, false
 	return p, nil
 }
 

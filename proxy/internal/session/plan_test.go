@@ -58,7 +58,7 @@ func TestMakeTable(t *testing.T) {
 		{"conversation", factsOf(`,"conversation":"conv_1"`, user1, call1, result1), anchorOf(AnchorGood, "a", 7), here, "none from 0"},
 	} {
 		plan, refusal := Make(Question{Facts: tc.facts, Hard: true, Record: Record{Account: "a", Anchor: tc.anchor}, Target: tc.target})
-		got := ""
+		var got string
 		switch {
 		case refusal != nil:
 			got = refusal.Code + " " + refusal.Reason

@@ -75,7 +75,8 @@ type handed struct {
 func (r *Registry) submitTo(key affinity.Key, t *Turn) {
 	a, ok := r.reserve(key)
 	if !ok {
-		t.Out.end(failure.New(failure.Draining, "This proxy is going away or holds as many sessions as it can; send the request again.", failure.Reason("capacity")))
+		t.Out.end(failure.New(failure.Draining,
+			"This proxy is going away or holds as many sessions as it can; send the request again.", failure.Reason("capacity")))
 		return
 	}
 	t.at.mu.Lock()

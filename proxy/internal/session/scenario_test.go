@@ -70,7 +70,7 @@ func TestScenario73_GateIsFreeFromCreatedOn(t *testing.T) {
 		long := b.ask("t", `{"model":"m","stream":true,"previous_response_id":"r0","input":[{"role":"user","content":"long"}]}`)
 		conn.play(created("r1"), `{"type":"response.output_text.delta","response_id":"r1","delta":"1"}`)
 		synctest.Wait()
-		time.Sleep(20 * time.Minute / 5) // within the idle limit
+		pass(20 * time.Minute / 5) // within the idle limit
 		next := b.ask("t", `{"model":"m","stream":true,"previous_response_id":"r0","input":[{"role":"user","content":"beside"}]}`)
 		if n := b.dialer.count(); n != 1 {
 			t.Fatalf("%d sockets", n)
@@ -99,7 +99,7 @@ func TestScenario111_SlowReaderAfterCompletedSeesOneEnd(t *testing.T) {
 	inBubble(t, bundle.ProviderOpenAIPlatform, func(b *bench) {
 		a := b.ask("t", body)
 		b.dialer.conn(0).play(created("r1"), completed("r1"))
-		time.Sleep(400 * time.Second) // longer than the idle limit
+		pass(400 * time.Second) // longer than the idle limit
 		synctest.Wait()
 		expect(t, a, "created completed", true, "")
 		if b.counts.rows["idle"] != 0 || b.counts.rows["completed"] != 1 {

@@ -32,7 +32,7 @@ type exchange struct {
 // HTTP makes a connection that sends its one request as a POST. No IO happens
 // before Send.
 func (d *Dialer) HTTP(t Target) Conn {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:contextcheck // ended by Close, not by a caller
 	return &exchange{client: d.http, target: t, ctx: ctx, cancel: cancel, answered: make(chan struct{})}
 }
 
@@ -66,7 +66,7 @@ func (x *exchange) Send(_ context.Context, request Request) error {
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "text/event-stream")
 	x.target.authorize(r.Header)
-	response, err := x.client.Do(r)
+	response, err := x.client.Do(r) //nolint:bodyclose // Close closes it
 	if err != nil {
 		var dial *DialError
 		if errors.As(err, &dial) || !started.read.Load() {

@@ -53,11 +53,11 @@ func (s *sseReader) next(into []byte) ([]byte, error) {
 // line appends one line without its end.
 func (s *sseReader) line(into []byte) ([]byte, error) {
 	for {
-		chunk, err := s.r.Peek(1)
-		if err != nil {
+		if _, err := s.r.Peek(1); err != nil { // waits for more
 			return into, err
 		}
-		if chunk, err = s.r.Peek(s.r.Buffered()); err != nil {
+		chunk, err := s.r.Peek(s.r.Buffered())
+		if err != nil {
 			return into, err
 		}
 		if s.skipLF {
