@@ -12,12 +12,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	_ "time/tzdata"
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
@@ -38,7 +40,7 @@ var programs = map[string]func(args []string){
 	"etcd":                    func(args []string) { etcdmain.Main(args) },
 	"dns":                     runDNS,
 	"kubectl":                 runKubectl,
-	"kube-apiserver":          component(apiserver.NewAPIServerCommand),
+	"kube-apiserver":          runAPIServer,
 	"kube-controller-manager": component(controllermanager.NewControllerManagerCommand),
 	"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kubelet":                 component(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
@@ -66,6 +68,20 @@ func main() {
 
 func component(command func() *cobra.Command) func([]string) {
 	return func([]string) { os.Exit(cli.Run(command())) }
+}
+
+// unroutable is an address for documentation (RFC 5737); nobody is sent to it.
+const unroutable = "192.0.2.1"
+
+// runAPIServer lets tests run on a machine without a network: the API server looks
+// for the address of the default route, to publish it as its own, and ends if there
+// is none. Tests talk to it on loopback and never use what it publishes.
+func runAPIServer(args []string) {
+	given := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--advertise-address") })
+	if _, err := utilnet.ChooseHostInterface(); err != nil && !given {
+		os.Args = append(os.Args, "--advertise-address="+unroutable)
+	}
+	component(apiserver.NewAPIServerCommand)(args)
 }
 
 func runKubectl(args []string) {
