@@ -180,9 +180,8 @@ func (a *actor) send(f *flight, l *link) {
 	}
 	a.record = Apply(a.record, Event{Served: &Served{l.account, clone(f.turn.Facts.Model)}}, f.sent)
 	attempt := f.attempt
-	ctx := a.ctx
 	go func() {
-		err := l.conn.Send(ctx, request)
+		err := l.conn.Send(request)
 		if err == nil {
 			a.services.Observer.RequestSent(l.transport, request.Size())
 		}

@@ -32,21 +32,13 @@ type fakeConn struct {
 	once   sync.Once
 	closed chan struct{}
 	header http.Header
-	held   chan struct{} // Send waits for it, if set
 }
 
 func newFakeConn() *fakeConn {
 	return &fakeConn{in: make(chan any, 64), sent: make(chan string, 64), closed: make(chan struct{}), header: http.Header{}}
 }
 
-func (c *fakeConn) Send(ctx context.Context, r upstream.Request) error {
-	if c.held != nil {
-		select {
-		case <-c.held:
-		case <-ctx.Done():
-			return upstream.ErrNotSent
-		}
-	}
+func (c *fakeConn) Send(r upstream.Request) error {
 	var b strings.Builder
 	for _, s := range r.Segments {
 		b.Write(s)

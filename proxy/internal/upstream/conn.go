@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,7 +14,7 @@ type Conn interface {
 	// Send hands one request to the upstream and returns when it is written. An
 	// error that wraps ErrNotSent says that no byte of it has left; any other
 	// error leaves that unknown.
-	Send(ctx context.Context, request Request) error
+	Send(request Request) error
 	// Receive waits for the next event. Its error ends the connection and is an
 	// *Ended.
 	Receive() (Event, error)

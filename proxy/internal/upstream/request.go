@@ -32,7 +32,7 @@ type exchange struct {
 // HTTP makes a connection that sends its one request as a POST. No IO happens
 // before Send.
 func (d *Dialer) HTTP(t Target) Conn {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:contextcheck // ended by Close, not by a caller
+	ctx, cancel := context.WithCancel(context.Background())
 	return &exchange{client: d.http, target: t, ctx: ctx, cancel: cancel, answered: make(chan struct{})}
 }
 
@@ -47,7 +47,7 @@ func (x *exchange) Header() http.Header {
 
 // Send returns when the response's head is there: before that, HTTP does not
 // say whether a request was read.
-func (x *exchange) Send(_ context.Context, request Request) error {
+func (x *exchange) Send(request Request) error {
 	readers := make([]io.Reader, len(request.Segments))
 	for i, s := range request.Segments {
 		readers[i] = bytes.NewReader(s)

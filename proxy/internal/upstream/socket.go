@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -82,7 +81,7 @@ func (s *socket) Heard() time.Time {
 
 func (s *socket) Header() http.Header { return s.header }
 
-func (s *socket) Send(_ context.Context, request Request) error {
+func (s *socket) Send(request Request) error {
 	w, err := s.conn.NextWriter(websocket.TextMessage)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotSent, err)

@@ -200,7 +200,7 @@ func TestHTTPRefusalIsAnErrorEvent(t *testing.T) {
 	_, d, target := rig(t, scripted.Script{Rules: []scripted.Rule{{Fault: &scripted.Fault{Action: scripted.ActStatus, Status: 429, Code: "rate_limit_exceeded", Headers: map[string]string{"Retry-After": "9"}}}}})
 	c := d.HTTP(target)
 	defer c.Close()
-	if err := c.Send(t.Context(), Request{Segments: [][]byte{[]byte(`{"model":"m","stream":true,"input":"x"}`)}}); err != nil {
+	if err := c.Send(Request{Segments: [][]byte{[]byte(`{"model":"m","stream":true,"input":"x"}`)}}); err != nil {
 		t.Fatal(err)
 	}
 	e, err := c.Receive()
@@ -221,7 +221,7 @@ func TestHTTPThatNeverLeftIsNotSent(t *testing.T) {
 	defer d.Close()
 	c := d.HTTP(Target{Endpoint: "https://127.0.0.1:1/v1"})
 	defer c.Close()
-	if err := c.Send(t.Context(), Request{Segments: [][]byte{[]byte("{}")}}); !errors.Is(err, ErrNotSent) {
+	if err := c.Send(Request{Segments: [][]byte{[]byte("{}")}}); !errors.Is(err, ErrNotSent) {
 		t.Fatalf("send: %v", err)
 	}
 	if _, err := c.Receive(); !errors.Is(err, ErrNotSent) {
