@@ -336,19 +336,3 @@ func TestDeniedInjectedAnchorIsTheProxysToPay(t *testing.T) {
 		}
 	}
 }
-
-func TestRequestTooLargeForAFrameGoesByHTTP(t *testing.T) {
-	r := newRig(t, rigOptions{})
-	r.do(call{header: thread("large"), body: hello})
-	large := strings.Replace(hello, "hello", strings.Repeat("x", 16<<20), 1)
-	if out := r.do(call{header: thread("large"), body: large}); out.last().name != "response.completed" {
-		t.Fatalf("%d %s", out.status, out.names())
-	}
-	if out := r.do(call{header: thread("large"), body: hello}); out.last().name != "response.completed" {
-		t.Fatalf("%d", out.status)
-	}
-	d := r.ended(3)
-	if d[0].Transport != "ws" || d[1].Transport != "http" || d[2].Transport != "ws" || d[0].Connection != d[2].Connection {
-		t.Fatalf("%s %s %s", d[0].Transport, d[1].Transport, d[2].Transport)
-	}
-}

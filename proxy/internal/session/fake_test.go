@@ -110,7 +110,13 @@ func (d *fakeDialer) WebSocket(context.Context, upstream.Target) (upstream.Conn,
 	return c, nil
 }
 
-func (d *fakeDialer) HTTP(upstream.Target) upstream.Conn { panic("not used") }
+func (d *fakeDialer) HTTP(upstream.Target) upstream.Conn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := newFakeConn()
+	d.conns = append(d.conns, c)
+	return c
+}
 
 func (d *fakeDialer) conn(i int) *fakeConn {
 	d.mu.Lock()

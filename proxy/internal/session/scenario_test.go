@@ -231,6 +231,26 @@ func TestScenario115_LargeEventBehindASmallOneIsNoOverflow(t *testing.T) {
 	})
 }
 
+func TestRequestTooLargeForAFrameGoesByHTTP(t *testing.T) {
+	inBubble(t, bundle.ProviderOpenAIPlatform, func(b *bench) {
+		first := b.ask("t", body)
+		b.dialer.conn(0).play(created("r1"), completed("r1"))
+		synctest.Wait()
+		expect(t, first, "created completed", true, "")
+		large := b.ask("t", strings.Replace(body, `"hi"`, `"`+strings.Repeat("x", maxFrameBytes)+`"`, 1))
+		if b.dialer.count() != 2 || !strings.HasPrefix(<-b.dialer.conn(1).sent, `{"stream":true`) {
+			t.Fatal("the large request did not go by HTTP")
+		}
+		b.dialer.conn(1).play(created("r2"), completed("r2"))
+		synctest.Wait()
+		expect(t, large, "created completed", true, "")
+		next := b.ask("t", body)
+		b.dialer.conn(0).play(created("r3"), completed("r3"))
+		synctest.Wait()
+		expect(t, next, "created completed", true, "") // on the socket that was there before
+	})
+}
+
 func TestScenario116_UnmatchedFramesAreCountedAndDropped(t *testing.T) {
 	inBubble(t, bundle.ProviderOpenAIPlatform, func(b *bench) {
 		a := b.ask("t", body)
