@@ -28,18 +28,17 @@ const (
 
 // Values of the App labels.
 const (
-	AppNameValue        = "causeway"
-	AppComponentProxy   = "proxy"
-	AppManagedByValue   = "causeway-operator"
-	AppPartOfValue      = "causeway"
-	FieldOwnerSlots     = "causeway-slots"
-	FieldOwnerReplicas  = "causeway-replicas"
-	FieldOwnerRoute     = "causeway-route"
-	FieldOwnerConfig    = "causeway-config"
-	FieldOwnerAccess    = "causeway-access"
-	FieldOwnerActivate  = "causeway-activation"
-	FieldOwnerStatus    = "causeway-status"
-	FieldOwnerReplicaOb = "causeway-replica-objects"
+	AppComponentProxy        = "proxy"
+	AppManagedByValue        = "causeway-operator"
+	AppPartOfValue           = "causeway"
+	FieldOwnerSlots          = "causeway-slots"
+	FieldOwnerReplicas       = "causeway-replicas"
+	FieldOwnerRoute          = "causeway-route"
+	FieldOwnerConfig         = "causeway-config"
+	FieldOwnerAccess         = "causeway-access"
+	FieldOwnerActivate       = "causeway-activation"
+	FieldOwnerStatus         = "causeway-status"
+	FieldOwnerReplicaObjects = "causeway-replica-objects"
 )
 
 // Annotations on objects that the operator makes.

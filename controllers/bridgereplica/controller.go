@@ -47,7 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, pod *corev1.Pod) (ctrl.Resul
 
 func (r *Reconciler) create(ctx context.Context, wanted *v1alpha1.BridgeReplica) error {
 	log.FromContext(ctx).V(1).Info("Creating BridgeReplica")
-	err := r.Client.Create(ctx, wanted, client.FieldOwner(v1alpha1.FieldOwnerReplicaOb))
+	err := r.Client.Create(ctx, wanted, client.FieldOwner(v1alpha1.FieldOwnerReplicaObjects))
 	return client.IgnoreAlreadyExists(err) // the cache is behind our own write
 }
 

@@ -14,7 +14,7 @@ import (
 // Sizes and times of an actor.
 const (
 	mailSize   = 8
-	framesSize = 16
+	framesSize = 4
 	// expiryGrace lets an event that had already reached the machine win against
 	// the deadline it was about to miss.
 	expiryGrace = 50 * time.Millisecond

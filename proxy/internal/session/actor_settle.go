@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/account"
@@ -171,7 +172,7 @@ func (a *actor) settle(f *flight, end *failure.Failure) {
 	}
 	for i, other := range a.flights {
 		if other == f {
-			a.flights = append(a.flights[:i], a.flights[i+1:]...)
+			a.flights = slices.Delete(a.flights, i, i+1) // leaves no pointer to the turn
 			break
 		}
 	}
@@ -263,7 +264,7 @@ func (a *actor) forget(l *link) {
 	}
 	for i, other := range a.leaving {
 		if other == l {
-			a.leaving = append(a.leaving[:i], a.leaving[i+1:]...)
+			a.leaving = slices.Delete(a.leaving, i, i+1)
 			return
 		}
 	}

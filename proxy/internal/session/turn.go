@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/account"
@@ -135,7 +136,7 @@ func (l *link) remove(f *flight) {
 	}
 	for i, other := range l.live {
 		if other == f {
-			l.live = append(l.live[:i], l.live[i+1:]...)
+			l.live = slices.Delete(l.live, i, i+1)
 			return
 		}
 	}

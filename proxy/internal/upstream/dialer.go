@@ -31,11 +31,11 @@ type Dialer struct {
 	http *http.Client
 }
 
-// Socket sizes. Deltas are a few hundred bytes, so that a small read buffer
-// serves them in one read; a write buffer is held only while a request is
-// written, and comes from a pool.
+// Socket sizes. TLS buffers below the socket already, and large reads go past the
+// read buffer; it is held by every idle session. A write buffer is held only while
+// a request is written, and comes from a pool.
 const (
-	socketReadBytes  = 4 << 10
+	socketReadBytes  = 1 << 10
 	socketWriteBytes = 32 << 10
 	keepAlivePeriod  = 30 * time.Second
 	refusalBytes     = 16 << 10
