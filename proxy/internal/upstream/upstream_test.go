@@ -7,12 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"go.uber.org/goleak"
 
 	"github.com/causeway-dev/causeway/api/bundle"
@@ -252,6 +254,44 @@ func TestB104_IdleSocketLearnsOfItsEnd(t *testing.T) {
 		}
 	case <-time.After(time.Second):
 		t.Fatal("the end was not seen within a second")
+	}
+}
+
+// A server that pings, and would kill a socket that does not answer.
+func TestB104_IdleSocketAnswersPings(t *testing.T) {
+	pong := make(chan struct{})
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		up := websocket.Upgrader{}
+		conn, err := up.Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		conn.SetPongHandler(func(string) error {
+			close(pong)
+			return nil
+		})
+		_ = conn.WriteControl(websocket.PingMessage, []byte("alive?"), time.Now().Add(time.Second))
+		_, _, _ = conn.ReadMessage()
+	}))
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	d := NewDialer(Options{RootCAs: roots, Connect: time.Second, TLS: time.Second})
+	defer d.Close()
+	c, err := d.WebSocket(t.Context(), Target{Endpoint: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	go func() { _, _ = c.Receive() }()
+	select {
+	case <-pong:
+	case <-time.After(5 * time.Second):
+		t.Fatal("the ping was not answered")
+	}
+	if c.Heard().IsZero() {
+		t.Error("the ping was not heard")
 	}
 }
 
