@@ -1,0 +1,107 @@
+package failure
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+func TestKindsKeepTheRulesOfClients(t *testing.T) {
+	for code, k := range kinds {
+		if k.status < 400 || k.errorType == "" {
+			t.Errorf("%s: status %d, type %q", code, k.status, k.errorType)
+		}
+		if k.status == http.StatusRequestEntityTooLarge {
+			t.Errorf("%s: 413 makes Codex resend in full and change its transport", code)
+		}
+		if k.status == http.StatusUnauthorized && code != InvalidAPIKey {
+			t.Errorf("%s: 401 is for the client's own key alone", code)
+		}
+		if k.status == http.StatusTooManyRequests && k.retryAfter == 0 {
+			t.Errorf("%s: Codex ends its turn at a 429 without a hint", code)
+		}
+	}
+}
+
+func TestRetryAfterIsTruthful(t *testing.T) {
+	for wait, want := range map[time.Duration]string{
+		0: "", 100 * time.Millisecond: "1", 7 * time.Second: "7", 7100 * time.Millisecond: "8", time.Hour: "300",
+	} {
+		w := httptest.NewRecorder()
+		f := New(StreamIncomplete, "x", After(wait))
+		f.WriteHTTP(w)
+		if got := w.Header().Get("Retry-After"); got != want {
+			t.Errorf("%v: Retry-After %q, want %q", wait, got, want)
+		}
+		if ms := w.Header().Get("Retry-After-Ms"); (ms == "") != (want == "") || want != "" && ms != want+"000" {
+			t.Errorf("%v: retry-after-ms %q", wait, ms)
+		}
+	}
+}
+
+func TestWriteHTTP(t *testing.T) {
+	now := time.Unix(1_000, 0)
+	w := httptest.NewRecorder()
+	New(UsageLimitReached, "full", Param("model"), Reason("quota"), ResetsAt(now.Add(90*time.Second))).writeHTTP(w, now)
+	body := w.Body.String()
+	for path, want := range map[string]string{
+		"error.code": UsageLimitReached, "error.message": "full", "error.param": "model", "error.reason": "quota",
+		"error.resets_at": "1090", "error.resets_in_seconds": "90",
+	} {
+		if got := gjson.Get(body, path).String(); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+	if w.Code != http.StatusTooManyRequests || !json.Valid(w.Body.Bytes()) || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%d %s", w.Code, body)
+	}
+}
+
+func TestUpstreamObjectIsPassedOn(t *testing.T) {
+	f := New(UpstreamError, "x")
+	f.Raw = json.RawMessage(`{"code":"weird","message":"m","extra":[1]}`)
+	w := httptest.NewRecorder()
+	f.WriteHTTP(w)
+	if got := strings.TrimSpace(w.Body.String()); got != `{"error":{"code":"weird","message":"m","extra":[1]}}` {
+		t.Error(got)
+	}
+}
+
+func TestEvent(t *testing.T) {
+	now := time.Unix(5, 0)
+	raw := New(StreamIncomplete, "cut").Event("resp_1", 7, now)
+	for path, want := range map[string]string{
+		"type": "response.failed", "sequence_number": "7", "response.id": "resp_1", "response.status": "failed",
+		"response.error.code": StreamIncomplete, "response.created_at": "5", "response.object": "response",
+	} {
+		if got := gjson.GetBytes(raw, path).String(); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+	if gjson.GetBytes(New(StreamIncomplete, "cut").Event("r", -1, now), "sequence_number").Exists() {
+		t.Error("a stream without numbers got one")
+	}
+}
+
+func TestB60_ForeignErrorsKeepTheirTextInTheLog(t *testing.T) {
+	f := From(errors.New("dial with sk-canary"))
+	w := httptest.NewRecorder()
+	f.WriteHTTP(w)
+	if f.Code != InternalError || strings.Contains(w.Body.String()+f.Error(), "canary") {
+		t.Errorf("%s", w.Body.String())
+	}
+	wrapped := fmt.Errorf("serving: %w", New(NoAccounts, "none"))
+	if From(wrapped).Code != NoAccounts {
+		t.Error("a wrapped failure was not found")
+	}
+	if New("never heard of", "x").Status != http.StatusBadGateway {
+		t.Error("an unknown code has no status")
+	}
+}
