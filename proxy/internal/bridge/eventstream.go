@@ -43,7 +43,19 @@ func newEventStream(w http.ResponseWriter, codex bool) *eventStream {
 	return &eventStream{w: w, control: http.NewResponseController(w), codex: codex, written: time.Now()}
 }
 
-// head sends the response's head. From here on, failures are events.
+// open sends the head before any event is there.
+func (s *eventStream) open() error {
+	if s.committed {
+		return nil
+	}
+	if err := s.head(); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// head writes the response's head; it leaves with the event behind it, in one
+// write. From here on, failures are events.
 func (s *eventStream) head() error {
 	if s.committed {
 		return nil
@@ -61,7 +73,7 @@ func (s *eventStream) head() error {
 		}
 	}
 	s.held = nil
-	return s.flush()
+	return nil
 }
 
 // events writes a batch and releases it, with one flush at its end.

@@ -90,7 +90,7 @@ func (s *serving) stream(ctx context.Context, w http.ResponseWriter) telemetry.O
 				return s.endStream(w, out, batch.Failure)
 			}
 		case <-hold.C:
-			if out.head() != nil {
+			if out.open() != nil {
 				return telemetry.OutcomeCallerGone
 			}
 		case <-keepalive.C:
