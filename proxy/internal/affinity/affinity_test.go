@@ -179,20 +179,6 @@ func TestStringInputIsWhole(t *testing.T) {
 	}
 }
 
-func TestAccountNeutral(t *testing.T) {
-	for item, want := range map[string]bool{
-		ask: true, reasoning: false,
-		`{"type":"reasoning","id":"r","summary":[]}`:                           true,
-		`{"type":"item_reference","id":"msg_1"}`:                               false,
-		`{"role":"user","content":[{"type":"input_file","file_id":"file-1"}]}`: false,
-		`{"type":"compaction","encrypted_content":"x"}`:                        false,
-	} {
-		if got := inputOf(item).AccountNeutral(); got != want {
-			t.Errorf("%s: neutral = %v", item, got)
-		}
-	}
-}
-
 func FuzzClassify(f *testing.F) {
 	f.Add(`{"input":[`+developer+`,`+ask+`]}`, `{"input":[`+developer+`,`+ask+`,`+call+`,`+result+`]}`)
 	f.Fuzz(func(t *testing.T, first, second string) {

@@ -27,10 +27,6 @@ var classNames = [...]string{"first", "full_proved", "full_prefix", "full", "del
 
 func (c Class) String() string { return classNames[c] }
 
-// SelfContained says whether the payload may be sent without an anchor. For the
-// full classes the caller checks Input.SelfContained.
-func (c Class) SelfContained() bool { return c != ClassDelta }
-
 // Known is what a session knows of the conversation up to its last completed
 // response.
 type Known struct {
@@ -88,15 +84,11 @@ func matchOutputs(items []Item, known *Known) (int, bool) {
 // SelfContained says whether every tool output of the input has its call before
 // it.
 func (in Input) SelfContained() bool {
-	return in.selfContainedFrom(0)
-}
-
-func (in Input) selfContainedFrom(first int) bool {
 	if !in.List {
 		return true
 	}
 	var calls map[string]struct{}
-	for _, item := range in.Items[first:] {
+	for _, item := range in.Items {
 		switch item.Role {
 		case RoleCall:
 			if calls == nil {
@@ -108,17 +100,6 @@ func (in Input) selfContainedFrom(first int) bool {
 				return false
 			}
 		case RoleOther, RoleSystem, RoleUser, RoleAssistant, RoleReasoning, RoleReference:
-		}
-	}
-	return true
-}
-
-// AccountNeutral says whether any account can resolve the input: no file, no
-// item reference, no sealed reasoning or compaction of another account.
-func (in Input) AccountNeutral() bool {
-	for _, item := range in.Items {
-		if item.Bound {
-			return false
 		}
 	}
 	return true

@@ -33,8 +33,6 @@ type Item struct {
 	Core Digest
 	// Chain digests this item and all before it.
 	Chain Digest
-	// Bound marks an item that only the account that made it can resolve.
-	Bound bool
 }
 
 // Input is the input of a turn, item by item. It refers to the body it was
@@ -112,15 +110,8 @@ func readItem(h *hasher, v gjson.Result) Item {
 	i := Item{Start: v.Index, End: v.Index + len(v.Raw)}
 	itemType, role := v.Get("type").Str, v.Get("role").Str
 	i.Role = roleOf(itemType, role)
-	switch i.Role {
-	case RoleCall, RoleCallOutput:
+	if i.Role == RoleCall || i.Role == RoleCallOutput {
 		i.CallID = v.Get("call_id").Str
-	case RoleReference:
-		i.Bound = true
-	case RoleReasoning:
-		i.Bound = v.Get("encrypted_content").Type == gjson.String
-	case RoleUser, RoleSystem, RoleAssistant, RoleOther:
-		i.Bound = itemType == "compaction" || strings.Contains(v.Raw, `"file_id"`)
 	}
 	if core, ok := h.core(v, i.Role); ok {
 		i.Core = core

@@ -42,16 +42,6 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// ParseKind is the inverse of String.
-func ParseKind(name string) (Kind, bool) {
-	for k, n := range kindNames {
-		if n == name {
-			return Kind(k), true
-		}
-	}
-	return KindRequest, false
-}
-
 // Hard says whether the key is a promise of continuity: a hard session's state
 // belongs to exactly one conversation.
 func (k Kind) Hard() bool {

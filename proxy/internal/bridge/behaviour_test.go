@@ -93,13 +93,19 @@ func TestUpstreamThatAnswersHTML(t *testing.T) {
 	}
 }
 
-func TestStatusIsHeldBackForTwoSecondsAtMost(t *testing.T) {
-	r := newRig(t, rigOptions{hold: 200 * time.Millisecond, script: upstream.Script{Rules: []upstream.Rule{{
-		Respond: &upstream.Respond{Text: "x", Delay: upstream.Duration(time.Second)},
-		Fault:   &upstream.Fault{Action: upstream.ActErrorFrame, At: upstream.AfterEvents(0), Status: 429, Code: "rate_limit_exceeded", Message: "slow down"}}}}})
-	out := r.do(call{header: thread("hold"), body: hello})
-	end := out.last()
-	if out.status == 200 && (end.name != "response.failed" || gjson.Get(end.data, "response.error.code").Str != "rate_limit_exceeded" || terminals(out) != 1) {
+// The same late error keeps its status while it is held back, and is an event
+// once the head is gone.
+func TestStatusIsHeldBackForAWhile(t *testing.T) {
+	late := upstream.Script{Respond: &upstream.Respond{Delay: upstream.Duration(time.Second), Events: []json.RawMessage{
+		json.RawMessage(`{"type":"error","status":429,"error":{"code":"rate_limit_exceeded","message":"slow down"}}`)}}}
+	held := newRig(t, rigOptions{hold: 20 * time.Second, script: late})
+	if out := held.do(call{header: thread("held"), body: hello}); out.status != 429 {
+		t.Fatalf("%d %s", out.status, out.names())
+	}
+	gone := newRig(t, rigOptions{hold: 100 * time.Millisecond, script: late})
+	out := gone.do(call{header: thread("gone"), body: hello})
+	if end := out.last(); out.status != 200 || end.name != "response.failed" || terminals(out) != 1 ||
+		gjson.Get(end.data, "response.error.code").Str != "rate_limit_exceeded" {
 		t.Fatalf("%d %s %s", out.status, out.names(), end.data)
 	}
 	if DefaultHold != 2*time.Second {

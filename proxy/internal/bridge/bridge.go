@@ -16,21 +16,16 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
-// Options of a Bridge. All but Timing and MaxSessions are required.
+// Options of a Bridge. All but Hold and MaxSessions are required.
 type Options struct {
 	Logger   *slog.Logger
 	Accounts session.Accounts
 	Metrics  *telemetry.Metrics
-	Timing   Timing
-	// MaxSessions bounds the sessions in memory; 0 = session.DefaultMaxSessions.
-	MaxSessions int
-}
-
-// Timing holds the times that are no setting.
-type Timing struct {
 	// Hold is how long the HTTP status waits for the first event, so that an
 	// early failure keeps its status; 0 = DefaultHold.
 	Hold time.Duration
+	// MaxSessions bounds the sessions in memory; 0 = session.DefaultMaxSessions.
+	MaxSessions int
 }
 
 // DefaultHold is the longest that clients wait for a head without harm.
@@ -47,7 +42,7 @@ type Bridge struct {
 
 // New makes a Bridge; it starts nothing.
 func New(o Options) *Bridge {
-	b := &Bridge{log: o.Logger, metrics: o.Metrics, hold: o.Timing.Hold}
+	b := &Bridge{log: o.Logger, metrics: o.Metrics, hold: o.Hold}
 	if b.hold == 0 {
 		b.hold = DefaultHold
 	}

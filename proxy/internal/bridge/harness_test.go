@@ -121,7 +121,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	r.runtime.Store(rt)
 	r.accounts.Update(rt)
 	log := slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	r.bridge = New(Options{Logger: log, Accounts: r.accounts, Metrics: r.metrics, Timing: Timing{Hold: o.hold}, MaxSessions: o.maxSessions})
+	r.bridge = New(Options{Logger: log, Accounts: r.accounts, Metrics: r.metrics, Hold: o.hold, MaxSessions: o.maxSessions})
 	r.serve()
 	return r
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
 const (
@@ -47,8 +48,8 @@ func (s *Server) models(c *call) {
 	if etag := header.Get("X-Models-Etag"); etag != "" {
 		h.Set("X-Models-Etag", etag)
 	}
-	if id := header.Get(upstreamRequestIDHeader); id != "" {
-		h.Set(upstreamRequestIDHeader, id)
+	if id := header.Get(upstream.RequestIDHeader); id != "" {
+		h.Set(upstream.RequestIDHeader, id)
 	}
 	_, _ = c.w.Write(list)
 	s.done(c, telemetry.OutcomeOK)

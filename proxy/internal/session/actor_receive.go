@@ -85,7 +85,6 @@ func (a *actor) event(f *flight, e upstream.Event) {
 	f.expiring = time.Time{}
 	if e.Kind.Lifecycle() {
 		f.lastEvent = time.Now()
-		f.link.lastUse = f.lastEvent
 	}
 	switch e.Kind {
 	case upstream.KindVendor, upstream.KindKeepalive:

@@ -172,7 +172,7 @@ func (a *actor) send(f *flight, l *link) {
 	f.sent, f.expiring = time.Now(), time.Time{}
 	f.lastEvent = f.sent
 	f.note(FactDispatched)
-	l.uncreated, l.live, l.lastUse = f, append(l.live, f), f.sent
+	l.uncreated, l.live = f, append(l.live, f)
 	l.turns++
 	l.writing = true
 	if l.transport == WebSocket {

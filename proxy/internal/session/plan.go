@@ -67,8 +67,6 @@ type Plan struct {
 	From int
 	// Whole says that the turn can also be sent without its anchor.
 	Whole bool
-	// Neutral says that any account can serve it.
-	Neutral bool
 }
 
 // Needs is where a turn has to go, judged before an account is taken.
@@ -148,13 +146,12 @@ func Make(q Question) (Plan, *failure.Failure) {
 	}
 	class, from := affinity.Classify(q.Facts.Input, q.known())
 	p := Plan{
-		Class:   class,
-		Whole:   q.Facts.Input.SelfContained() && !q.clientAnchor() && !q.Facts.HasConversation,
-		Neutral: q.Facts.Input.AccountNeutral() && !q.Facts.HasConversation,
+		Class: class,
+		Whole: q.Facts.Input.SelfContained() && !q.clientAnchor() && !q.Facts.HasConversation,
 	}
 	switch {
 	case q.clientAnchor():
-		p.Anchor, p.Provenance, p.Neutral = q.Facts.PreviousResponseID, ClientSupplied, false
+		p.Anchor, p.Provenance = q.Facts.PreviousResponseID, ClientSupplied
 	case q.Facts.HasConversation:
 	case class == affinity.ClassDelta:
 		return completeDelta(q, p)
@@ -188,7 +185,7 @@ func completeDelta(q Question, p Plan) (Plan, *failure.Failure) {
 	if !reachable(q, AnchorSuspect) {
 		return Plan{}, anchorGone("connection_gone")
 	}
-	p.Anchor, p.Provenance, p.Neutral = q.Record.Anchor.ResponseID, Injected, false
+	p.Anchor, p.Provenance = q.Record.Anchor.ResponseID, Injected
 	return p, nil
 }
 

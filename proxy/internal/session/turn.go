@@ -126,7 +126,6 @@ type link struct {
 	// leaving says that no further turn goes out on it; until bounds its end.
 	leaving bool
 	until   time.Time
-	lastUse time.Time
 	ended   bool
 }
 

@@ -125,7 +125,7 @@ func (d *Dialer) WebSocket(ctx context.Context, t Target) (Conn, error) {
 	if h == nil {
 		h = http.Header{}
 	}
-	t.authorize(h)
+	Authorize(h, t.Credential)
 	url := "ws" + strings.TrimPrefix(t.responsesURL(), "http") // https -> wss
 	conn, response, err := d.ws.DialContext(ctx, url, h)
 	if err != nil {

@@ -3,6 +3,8 @@ package upstream
 import (
 	"net/http"
 	"strings"
+
+	"github.com/causeway-dev/causeway/api/bundle"
 )
 
 // betaWebSocket must be in openai-beta for the Responses WebSocket.
@@ -20,18 +22,23 @@ var sessionHeaders = []string{
 // anonymousHeaders are those of them that name no conversation and no person.
 var anonymousHeaders = []string{"Originator", "User-Agent", "Version"}
 
-// stripped never reach an upstream: the client's own credentials, what belongs
-// to one hop, where the client is, and what only replicas may say.
-var stripped = map[string]bool{
-	"Authorization": true, "Chatgpt-Account-Id": true, "Cookie": true, "Host": true, "X-Api-Key": true,
+// private never reach an upstream: the client's own credentials, where the
+// client is, what only replicas may say, and the token that the bridge maps.
+var private = map[string]bool{
+	"Authorization": true, "Chatgpt-Account-Id": true, "Cookie": true, "X-Api-Key": true,
 	"Openai-Organization": true, "Openai-Project": true,
-	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Te": true,
-	"Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Proxy-Connection": true,
-	"Content-Length": true, "Content-Encoding": true, "Accept-Encoding": true, "Expect": true,
-	"Forwarded": true, "X-Real-Ip": true, "True-Client-Ip": true, "X-Codex-Turn-State": true, "X-Request-Id": true,
+	"Forwarded": true, "X-Real-Ip": true, "True-Client-Ip": true, "Via": true, "Expect": true,
+	"X-Codex-Turn-State": true, "X-Request-Id": true,
 }
 
-var strippedPrefixes = []string{"X-Forwarded-", "Cf-", "X-Causeway-", "Sec-Websocket-", "X-Codex-Bridge-"}
+var privatePrefixes = []string{"X-Forwarded-", "Cf-", "X-Causeway-", "Sec-Websocket-", "X-Codex-Bridge-"}
+
+// framing belongs to one hop, or to the form of a body that is sent anew.
+var framing = map[string]bool{
+	"Host": true, "Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true,
+	"Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Proxy-Connection": true,
+	"Content-Length": true, "Content-Encoding": true, "Accept-Encoding": true,
+}
 
 // UpgradeHeader is what of a client's headers goes on a WebSocket upgrade. A
 // session that several users may share gets nothing that names one of them.
@@ -64,29 +71,38 @@ func withBeta(values []string) string {
 	return strings.Join(append(tokens, betaWebSocket), ", ")
 }
 
-// RequestHeader is what of a client's headers goes with an HTTP request.
+// RequestHeader is what of a client's headers goes with an HTTP request whose
+// body is made anew.
 func RequestHeader(client http.Header) http.Header {
 	h := make(http.Header, len(client))
 	for name, values := range client {
-		if !Stripped(name) {
+		if !framing[name] && !Private(name) {
 			h[name] = values
 		}
 	}
 	return h
 }
 
-// Stripped says whether a client's header never reaches an upstream.
-func Stripped(name string) bool {
-	name = http.CanonicalHeaderKey(name)
-	if stripped[name] {
+// Private says whether a client's header, in canonical form, never reaches an
+// upstream.
+func Private(name string) bool {
+	if private[name] {
 		return true
 	}
-	for _, prefix := range strippedPrefixes {
+	for _, prefix := range privatePrefixes {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
 	}
 	return false
+}
+
+// Authorize makes a request one of the account's.
+func Authorize(h http.Header, c bundle.Credential) {
+	h.Set("Authorization", "Bearer "+c.Bearer())
+	if c.ChatGPTAccountID != "" {
+		h.Set("Chatgpt-Account-Id", c.ChatGPTAccountID)
+	}
 }
 
 // relayed are the upstream's response headers that a client gets. openai-model
@@ -96,8 +112,8 @@ var relayed = []string{"X-Models-Etag", "X-Reasoning-Included", "Openai-Processi
 
 var relayedPrefixes = []string{"X-Codex-Primary-", "X-Codex-Secondary-", "X-Codex-Monthly-", "X-Codex-Credits-", "X-Ratelimit-"}
 
-// UpstreamRequestIDHeader tells a client the upstream's own request id.
-const UpstreamRequestIDHeader = "X-Causeway-Upstream-Request-Id"
+// RequestIDHeader tells a client the upstream's own request id.
+const RequestIDHeader = "X-Causeway-Upstream-Request-Id"
 
 // ResponseHeader copies into h what of an upstream's headers a client gets.
 // fresh says that they came with this turn and not with the socket's first one;
@@ -119,6 +135,6 @@ func ResponseHeader(h, up http.Header, fresh bool) {
 		}
 	}
 	if id := up.Get("X-Request-Id"); id != "" {
-		h.Set(UpstreamRequestIDHeader, id)
+		h.Set(RequestIDHeader, id)
 	}
 }

@@ -38,10 +38,3 @@ type Target struct {
 }
 
 func (t Target) responsesURL() string { return t.Endpoint + "/responses" }
-
-func (t Target) authorize(h http.Header) {
-	h.Set("Authorization", "Bearer "+t.Credential.Bearer())
-	if t.Credential.ChatGPTAccountID != "" {
-		h.Set("Chatgpt-Account-Id", t.Credential.ChatGPTAccountID)
-	}
-}

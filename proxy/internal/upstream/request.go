@@ -65,7 +65,7 @@ func (x *exchange) Send(request Request) error {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "text/event-stream")
-	x.target.authorize(r.Header)
+	Authorize(r.Header, x.target.Credential)
 	response, err := x.client.Do(r) //nolint:bodyclose // Close closes it
 	if err != nil {
 		var dial *DialError
