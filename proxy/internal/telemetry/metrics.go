@@ -33,6 +33,8 @@ type Metrics struct {
 	streams    prometheus.Gauge
 	// Resolved once: bytes are counted for each event of each stream.
 	upstreamBytes, clientBytes [2]prometheus.Counter
+
+	session sessionMetrics
 }
 
 // NewMetrics registers the metrics of a proxy of the given version, and those
@@ -50,6 +52,7 @@ func NewMetrics(version string) *Metrics {
 		truncated: prometheus.NewCounter(options("truncated_total", "Streams that ended without a terminal event of the upstream.")),
 		unmatched: prometheus.NewCounter(options("unmatched_events_total", "Events of upstreams that belonged to no turn and reached nobody.")),
 		streams:   prometheus.NewGauge(prometheus.GaugeOpts(options("streams_open", "Streams to clients that are open."))),
+		session:   newSessionMetrics(),
 	}
 	upstream := counters("upstream_bytes_total", "Payload bytes exchanged with upstreams.", "direction")
 	client := counters("client_bytes_total", "Payload bytes exchanged with clients.", "direction")
@@ -61,6 +64,7 @@ func NewMetrics(version string) *Metrics {
 	build.WithLabelValues(version).Set(1)
 	m.registry.MustRegister(m.requests, m.duration, m.firstEvent, m.attempts, m.reloads, m.reports, m.truncated, m.unmatched, m.streams,
 		upstream, client, build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.session.collectors()...)
 	return m
 }
 

@@ -1,0 +1,176 @@
+package telemetry
+
+// indexIn is the place of a name, or -1, which is shown as "other".
+func indexIn(names []string, name string) int {
+	for i, n := range names {
+		if n == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// StrikeClass is why a retry circuit counts an attempt against its session.
+type StrikeClass int
+
+// Classes of strikes.
+const (
+	// StrikeCleanClose is a close with code 1000 before any event.
+	StrikeCleanClose StrikeClass = iota
+	// StrikeStreamIncomplete is any other end of the stream before any event.
+	StrikeStreamIncomplete
+	// StrikeStreamIdleTimeout is silence before any event.
+	StrikeStreamIdleTimeout
+)
+
+var strikeNames = []string{"clean_close", "stream_incomplete", "stream_idle_timeout"}
+
+func (c StrikeClass) String() string { return nameIn(strikeNames, int(c)) }
+
+// StrikeClassOf is the class of that name.
+func StrikeClassOf(name string) StrikeClass { return StrikeClass(indexIn(strikeNames, name)) }
+
+// Suppression is why a turn was refused before it was dispatched.
+type Suppression int
+
+// Suppressions.
+const (
+	// SuppressedCooldown: the session's circuit is open.
+	SuppressedCooldown Suppression = iota
+	// SuppressedHalfOpen: another turn is the probe.
+	SuppressedHalfOpen
+	// SuppressedAnchorDead: the turn builds on a response that the upstream denied.
+	SuppressedAnchorDead
+	// SuppressedOutcomeUnknown: the same turn may still be running.
+	SuppressedOutcomeUnknown
+	// SuppressedOwnerUnknown: the store does not say who owns the session.
+	SuppressedOwnerUnknown
+	// SuppressedForeignOwner: another proxy owns the session and cannot be asked.
+	SuppressedForeignOwner
+)
+
+var suppressionNames = []string{"cooldown", "half_open", "anchor_dead", "outcome_unknown", "owner_unknown", "foreign_owner"}
+
+func (s Suppression) String() string { return nameIn(suppressionNames, int(s)) }
+
+// SuppressionOf is the suppression of that name.
+func SuppressionOf(name string) Suppression { return Suppression(indexIn(suppressionNames, name)) }
+
+// ProbeOutcome is how the probe of a half-open circuit ended.
+type ProbeOutcome int
+
+// Outcomes of probes.
+const (
+	// ProbeClosed: the circuit is closed.
+	ProbeClosed ProbeOutcome = iota
+	// ProbeReopened: the probe was a strike.
+	ProbeReopened
+	// ProbeReturned: the probe proved nothing; the next turn takes it.
+	ProbeReturned
+	// ProbeExpired: its owner is gone.
+	ProbeExpired
+)
+
+var probeNames = []string{"closed", "reopened", "returned", "expired"}
+
+func (o ProbeOutcome) String() string { return nameIn(probeNames, int(o)) }
+
+// ProbeOutcomeOf is the outcome of that name.
+func ProbeOutcomeOf(name string) ProbeOutcome { return ProbeOutcome(indexIn(probeNames, name)) }
+
+// RetireCause is why an anchor is no longer used.
+type RetireCause int
+
+// Causes.
+const (
+	// RetiredDenied: the upstream said that it does not know it.
+	RetiredDenied RetireCause = iota
+	// RetiredWedged: the upstream worked on it and never created a response.
+	RetiredWedged
+	// RetiredEventless: repeated silence.
+	RetiredEventless
+	// RetiredCircuitOpened: the circuit opened while it was in use.
+	RetiredCircuitOpened
+	// RetiredToolOutput: it waits for tool outputs that the history does not have.
+	RetiredToolOutput
+)
+
+var retireNames = []string{"denied", "wedged", "eventless", "circuit_opened", "tool_output"}
+
+func (c RetireCause) String() string { return nameIn(retireNames, int(c)) }
+
+// RetireCauseOf is the cause of that name.
+func RetireCauseOf(name string) RetireCause { return RetireCause(indexIn(retireNames, name)) }
+
+// Proof is what made it legal to run a turn again, or to answer it again.
+type Proof int
+
+// Proofs.
+const (
+	// ProofUnsubmitted: no byte of it had left.
+	ProofUnsubmitted Proof = iota
+	// ProofDenied: the upstream said that it did not run it.
+	ProofDenied
+	// ProofNeutral: it runs the same on any account and connection.
+	ProofNeutral
+	// ProofTranscript: its whole answer is known; nothing ran again.
+	ProofTranscript
+)
+
+var proofNames = []string{"unsubmitted", "denied", "neutral", "transcript"}
+
+func (p Proof) String() string { return nameIn(proofNames, int(p)) }
+
+// ProofOf is the proof of that name.
+func ProofOf(name string) Proof { return Proof(indexIn(proofNames, name)) }
+
+// StoreOp is what the store was asked for.
+type StoreOp int
+
+// Operations of the store.
+const (
+	StoreClaim StoreOp = iota
+	StoreRenew
+	StoreDrain
+	StoreRelease
+	StoreSave
+	StoreLook
+	StorePutAlias
+	StoreAlias
+	StorePutTurn
+	StoreDropTurn
+	StoreAppendEvents
+	StoreTranscript
+)
+
+var storeOpNames = []string{"claim", "renew", "drain", "release", "save", "look", "put_alias", "alias",
+	"put_turn", "drop_turn", "append_events", "transcript"}
+
+func (o StoreOp) String() string { return nameIn(storeOpNames, int(o)) }
+
+// StoreOpOf is the operation of that name.
+func StoreOpOf(name string) StoreOp { return StoreOp(indexIn(storeOpNames, name)) }
+
+// ForwardOutcome is what became of a turn that was handed to another proxy.
+type ForwardOutcome int
+
+// Outcomes of forwards.
+const (
+	// ForwardNotDispatched: the other proxy was not reached.
+	ForwardNotDispatched ForwardOutcome = iota
+	// ForwardAmbiguous: the other proxy may have got it.
+	ForwardAmbiguous
+	// ForwardAcknowledged: the other proxy answered it.
+	ForwardAcknowledged
+	// ForwardRejected: the other proxy did not take it.
+	ForwardRejected
+)
+
+var forwardNames = []string{"not_dispatched", "ambiguous", "acknowledged", "rejected"}
+
+func (o ForwardOutcome) String() string { return nameIn(forwardNames, int(o)) }
+
+// ForwardOutcomeOf is the outcome of that name.
+func ForwardOutcomeOf(name string) ForwardOutcome {
+	return ForwardOutcome(indexIn(forwardNames, name))
+}
