@@ -16,14 +16,14 @@ type sessionMetrics struct {
 
 func newSessionMetrics() sessionMetrics {
 	return sessionMetrics{
-		strikes:      closedCounters("strikes_total", "Attempts that a retry circuit counted against their session.", "class", strikeNames),
+		strikes: closedCounters("strikes_total", "Attempts that a retry circuit counted against their session.", "class", strikeNames),
 		suppressions: closedCounters("suppressions_total", "Turns that were refused before dispatch for the state of their session.",
 			"reason", suppressionNames),
-		probes:       closedCounters("probes_total", "Probes of half-open circuits that have ended.", "outcome", probeNames),
-		retired:      closedCounters("anchors_retired_total", "Anchors that are no longer used.", "cause", retireNames),
-		replays:      closedCounters("replays_total", "Turns that were run or answered again, by what made it legal.", "proof", proofNames),
-		storeErrors:  closedCounters("store_errors_total", "Operations of the store that failed.", "op", storeOpNames),
-		forwards:     closedCounters("peer_forwards_total", "Turns that were handed to another proxy.", "outcome", forwardNames),
+		probes:      closedCounters("probes_total", "Probes of half-open circuits that have ended.", "outcome", probeNames),
+		retired:     closedCounters("anchors_retired_total", "Anchors that are no longer used.", "cause", retireNames),
+		replays:     closedCounters("replays_total", "Turns that were run or answered again, by what made it legal.", "proof", proofNames),
+		storeErrors: closedCounters("store_errors_total", "Operations of the store that failed.", "op", storeOpNames),
+		forwards:    closedCounters("peer_forwards_total", "Turns that were handed to another proxy.", "outcome", forwardNames),
 		fenced: prometheus.NewCounter(options("fenced_writes_total",
 			"Writes that the store refused because the session, or authority, had gone to another proxy.")),
 	}
