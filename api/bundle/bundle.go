@@ -38,6 +38,10 @@ type Bundle struct {
 	Store     Store     `json:"store"`
 	Drain     Drain     `json:"drain"`
 	Reporting Reporting `json:"reporting"`
+
+	// ResetCircuits closes every retry circuit that was opened under another
+	// value, or none. Empty = nothing is asked for.
+	ResetCircuits string `json:"resetCircuits,omitempty"`
 }
 
 // Provider types; see AccountPool.spec.provider.type.

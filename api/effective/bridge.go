@@ -27,6 +27,8 @@ func Bridge(b *v1alpha1.BridgePolicy, pool bundle.Pool, circuit bundle.Circuit) 
 			EndpointLagSeconds: int(s.EndpointLagSeconds),
 		},
 		Reporting: bundle.Reporting{Mode: string(s.ReportingMode), MinIntervalSeconds: int(s.ReportSeconds)},
+
+		ResetCircuits: ResetToken(b),
 	}
 	if b.Spec.Store != nil && b.Spec.Store.Redis != nil {
 		out.Store.Addresses = append([]string(nil), b.Spec.Store.Redis.Addresses...)

@@ -9,8 +9,8 @@ import (
 
 // Warning is something valid and risky that a BridgePolicy asks for.
 type Warning struct {
-	// Reason is one of v1alpha1.ReasonOpenClients, ReasonMemoryStore and
-	// ReasonCapacityExceeded.
+	// Reason is one of v1alpha1.ReasonOpenClients, ReasonMemoryStore,
+	// ReasonCapacityExceeded and ReasonInvalidAnnotation.
 	Reason string
 	// Message names the field and the way out, in one sentence.
 	Message string
@@ -47,5 +47,5 @@ func Warnings(b *v1alpha1.BridgePolicy, pool bundle.Pool) []Warning {
 			}
 		}
 	}
-	return out
+	return append(out, AnnotationWarnings(b)...)
 }

@@ -231,7 +231,8 @@ type CircuitSummary struct {
 	// +kubebuilder:validation:Minimum=0
 	HalfOpen int32 `json:"halfOpen"`
 
-	// top are those that stay longest.
+	// top are the most telling ones: those that stop most traffic first, then
+	// those that stay longest.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5

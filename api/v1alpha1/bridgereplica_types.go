@@ -95,7 +95,8 @@ type BridgeReplicaStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	OpenCircuits *int32 `json:"openCircuits,omitempty"`
 
-	// circuits lists circuits that are not closed, those that stay longest first.
+	// circuits lists circuits that are not closed, those that stay longest first
+	// and those that wait for a turn last.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -255,7 +256,14 @@ type CircuitState struct {
 	// +required
 	State CircuitPosition `json:"state"`
 
-	// until is when the state ends at the latest.
+	// reason is the kind of the newest failure, one CamelCase word such as
+	// StreamIncomplete, IdleTimeout or CleanClose.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+
+	// until is when the state ends at the latest, rounded up to 10 seconds. Unset
+	// means with the next turn.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 }
@@ -305,12 +313,14 @@ type QuarantineEntry struct {
 	// +kubebuilder:validation:MaxLength=12
 	Key string `json:"key"`
 
-	// reason in one CamelCase word.
+	// reason in one CamelCase word: AnchorDenied, Wedged, Eventless or
+	// CircuitOpened.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 
-	// until is when an untouched record is forgotten.
+	// until is when an untouched record is forgotten, rounded up to 10 minutes. A
+	// response that completes on the session ends it earlier.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 }

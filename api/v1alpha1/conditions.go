@@ -35,7 +35,8 @@ const (
 
 	// ConditionPaused (abnormal): management is Paused.
 	ConditionPaused = "Paused"
-	// ConditionWarning (abnormal): the spec is valid and asks for something risky.
+	// ConditionWarning (abnormal): the spec is valid and asks for something risky,
+	// or an annotation cannot be used.
 	ConditionWarning = "Warning"
 	// ConditionReconciling (abnormal): work is under way; see kstatus.
 	ConditionReconciling = "Reconciling"
@@ -56,6 +57,7 @@ const (
 	ReasonOpenClients       = "OpenClients"
 	ReasonMemoryStore       = "MemoryStoreNotShared"
 	ReasonCapacityExceeded  = "CapacityExceeded"
+	ReasonInvalidAnnotation = "InvalidAnnotation"
 	ReasonSeveralWarnings   = "SeveralWarnings"
 	ReasonPausedByUser      = "PausedByUser"
 )

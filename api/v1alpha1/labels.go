@@ -64,13 +64,19 @@ const (
 	AnnotationNextHolder = Prefix + "next-holder"
 )
 
+// MaxResetToken bounds the value of AnnotationResetCircuits.
+const MaxResetToken = 64
+
 // Annotations that a user sets on a BridgePolicy. The value names its target, so
 // that a stale annotation does nothing; the operator never removes one.
 const (
-	AnnotationPromote       = Prefix + "promote"
-	AnnotationAbort         = Prefix + "abort"
-	AnnotationRollbackTo    = Prefix + "rollback-to"
-	AnnotationRestartedAt   = Prefix + "restarted-at"
+	AnnotationPromote     = Prefix + "promote"
+	AnnotationAbort       = Prefix + "abort"
+	AnnotationRollbackTo  = Prefix + "rollback-to"
+	AnnotationRestartedAt = Prefix + "restarted-at"
+	// AnnotationResetCircuits closes the retry circuits of all sessions, once for
+	// each new value: up to MaxResetToken letters, digits and any of . _ : + -,
+	// the time for example. What opens later stays open under the same value.
 	AnnotationResetCircuits = Prefix + "reset-circuits"
 	AnnotationCutDrain      = Prefix + "cut-drain"
 )

@@ -69,7 +69,10 @@ func TestWhatIsPartOfARevision(t *testing.T) {
 		"service":       {func(p *v1alpha1.BridgePolicy) { p.Spec.Service = &v1alpha1.Service{Port: ptr.To[int32](80)} }, false},
 		"drain":         {func(p *v1alpha1.BridgePolicy) { p.Spec.Drain = &v1alpha1.Drain{SoftSeconds: ptr.To[int32](1)} }, false},
 		"default store": {func(p *v1alpha1.BridgePolicy) { p.Spec.Store = &v1alpha1.Store{Type: v1alpha1.StoreMemory} }, false},
-		"other notes":   {func(p *v1alpha1.BridgePolicy) { p.Annotations = map[string]string{"example.com/a": "b"} }, false},
+		"reset-circuits": {func(p *v1alpha1.BridgePolicy) {
+			p.Annotations = map[string]string{v1alpha1.AnnotationResetCircuits: "x"}
+		}, false},
+		"other notes": {func(p *v1alpha1.BridgePolicy) { p.Annotations = map[string]string{"example.com/a": "b"} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := NewFleet(policy(tc.change), image).Revision != before; got != tc.want {

@@ -58,6 +58,20 @@ func TestLifeOfABridgeIsGolden(t *testing.T) {
 	f.step("paused, and moved on")
 	f.w.Policy.Spec.Management = v1alpha1.ManagementActive
 	f.step("active again")
+	f.acknowledge(v1alpha1.ConfigApplied, "", 0, 1)
+	f.step("both serve it")
+	reset := func(value string) {
+		f.w.Policy.Annotations = map[string]string{v1alpha1.AnnotationResetCircuits: value}
+	}
+	reset("once")
+	f.step("circuits are reset by hand")
+	f.pass(30 * time.Second)
+	f.acknowledge(v1alpha1.ConfigApplied, "", 0, 1)
+	f.step("both serve it")
+	f.pass(time.Hour)
+	f.step("the annotation is an hour old")
+	reset("not a token")
+	f.step("the annotation cannot be used")
 	golden.Compare(t, "life.golden.txt", f.log.String())
 }
 
@@ -108,6 +122,31 @@ func TestWhatIsNotResolvedKeepsWhatIsStored(t *testing.T) {
 				t.Errorf("got write %v, slot %v, want %v and a slot that is kept up", write, slot, tc.wantWrite)
 			}
 		})
+	}
+}
+
+func TestAResetOfCircuitsReachesTheProxiesAndNoTemplate(t *testing.T) {
+	f := served(t)
+	before := f.step("served")
+	f.w.Policy.Annotations = map[string]string{v1alpha1.AnnotationResetCircuits: "2026-03-01T12:00:00Z"}
+	p := f.step("reset")
+	stored, err := bundle.Decode([]byte(f.w.Config.Data[bundle.FileName]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored.ResetCircuits != "2026-03-01T12:00:00Z" || p.BundleHash == before.BundleHash || stored.Hash != p.BundleHash {
+		t.Errorf("proxies are told %q under hash %s (before: %s), want the annotation under a new hash",
+			stored.ResetCircuits, stored.Hash, before.BundleHash)
+	}
+	if p.Fleet.Revision != before.Fleet.Revision {
+		t.Error("the pods would be replaced")
+	}
+	f.w.Policy.Annotations[v1alpha1.AnnotationResetCircuits] = "not a token"
+	if p = f.step("not a token"); !p.Accepted.OK || p.BundleHash != before.BundleHash {
+		t.Errorf("accepted %v, hash %s, want an accepted policy without a reset (%s)", p.Accepted.OK, p.BundleHash, before.BundleHash)
+	}
+	if last := p.Warnings[len(p.Warnings)-1]; last.Reason != v1alpha1.ReasonInvalidAnnotation {
+		t.Errorf("the last warning is %+v, want one about the annotation", last)
 	}
 }
 

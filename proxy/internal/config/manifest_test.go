@@ -148,6 +148,16 @@ func TestManifestForms(t *testing.T) {
 	}
 }
 
+func TestManifestsResetCircuits(t *testing.T) {
+	rt, err := Load(folder(t, edited(t, "bridge.yaml", "  name: chat\n", "  name: chat\n  annotations: {causeway.dev/reset-circuits: 2026-03-01.a}\n")))
+	check(t, err)
+	before, err := Load(folder(t, edited(t, "bridge.yaml", "name: chat", "name: chat")))
+	check(t, err)
+	if rt.Bundle.ResetCircuits != "2026-03-01.a" || len(rt.Warnings) > 0 || rt.Hash == before.Hash {
+		t.Errorf("reset %q, warnings %q, want the annotation's value in a configuration that differs", rt.Bundle.ResetCircuits, rt.Warnings)
+	}
+}
+
 func TestManifestWarnings(t *testing.T) {
 	cases := []struct {
 		name  string
@@ -162,6 +172,8 @@ func TestManifestWarnings(t *testing.T) {
 		{"Secret of another namespace", edited(t, "keys.yaml", "name: openai", "name: openai\n  namespace: prod"), "account first is not usable (SecretNotFound)"},
 		{"open to all", edited(t, "bridge.yaml", "    keysSecretRef:\n      name: clients", "    mode: Open"), "spec.clients.mode is Open"},
 		{"a field of later", edited(t, "pool.yaml", "  - name: first", "  - weight: 5\n    name: first"), "AccountPool/team: spec.accounts[*].weight is accepted and not yet effective"},
+		{"a reset that cannot be used", edited(t, "bridge.yaml", "  name: chat\n", "  name: chat\n  annotations: {causeway.dev/reset-circuits: '"+canary+" now'}\n"),
+			"bridge.yaml: BridgePolicy/chat: annotation causeway.dev/reset-circuits must be"},
 		{"another kind", edited(t, "clients.yaml", "apiVersion: v1\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n---\napiVersion: v1\n"),
 			"clients.yaml, document 1: ConfigMap/x is ignored"},
 	}

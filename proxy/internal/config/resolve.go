@@ -134,6 +134,9 @@ func (m *manifests) warnings(bridge foundBridge, pool foundPool, circuit foundCi
 	if effective.SettingsOf(bridge.object).ClientsMode == v1alpha1.ClientsOpen {
 		warnings = append(warnings, bridge.where+": spec.clients.mode is Open: whoever reaches the port can spend the pool")
 	}
+	for _, w := range effective.AnnotationWarnings(bridge.object) {
+		warnings = append(warnings, bridge.where+": "+w.Message)
+	}
 	slices.Sort(warnings)
 	return slices.Compact(warnings)
 }

@@ -1,9 +1,12 @@
 package telemetry
 
-// indexIn is the place of a name, or -1, which is shown as "other".
+import "strings"
+
+// indexIn is the place of a name, or -1, which is shown as "other". CamelCase, as
+// in a status, is the same name.
 func indexIn(names []string, name string) int {
 	for i, n := range names {
-		if n == name {
+		if n == name || strings.EqualFold(strings.ReplaceAll(n, "_", ""), name) {
 			return i
 		}
 	}
@@ -17,20 +20,21 @@ type StrikeClass int
 const (
 	// StrikeCleanClose is a close with code 1000 before any event.
 	StrikeCleanClose StrikeClass = iota
-	// StrikeStreamIncomplete is any other end of the stream before any event.
-	StrikeStreamIncomplete
-	// StrikeStreamIdleTimeout is silence before any event.
-	StrikeStreamIdleTimeout
+	// StrikeIncomplete is any other end of the stream before any event.
+	StrikeIncomplete
+	// StrikeIdleTimeout is silence before any event.
+	StrikeIdleTimeout
 )
 
-var strikeNames = []string{"clean_close", "stream_incomplete", "stream_idle_timeout"}
+var strikeNames = []string{"clean_close", "stream_incomplete", "idle_timeout"}
 
 func (c StrikeClass) String() string { return nameIn(strikeNames, int(c)) }
 
 // StrikeClassOf is the class of that name.
 func StrikeClassOf(name string) StrikeClass { return StrikeClass(indexIn(strikeNames, name)) }
 
-// Suppression is why a turn was refused before it was dispatched.
+// Suppression is why a turn was refused before it was dispatched. The client sees
+// the same word as the reason of its error.
 type Suppression int
 
 // Suppressions.
@@ -49,7 +53,7 @@ const (
 	SuppressedForeignOwner
 )
 
-var suppressionNames = []string{"cooldown", "half_open", "anchor_dead", "outcome_unknown", "owner_unknown", "foreign_owner"}
+var suppressionNames = []string{"hard_key_cooldown", "hard_key_half_open", "anchor_dead", "outcome_unknown", "owner_unknown", "foreign_owner"}
 
 func (s Suppression) String() string { return nameIn(suppressionNames, int(s)) }
 

@@ -12,7 +12,7 @@ func TestSessionMetrics(t *testing.T) {
 	before := scrape(t, m)
 	for _, line := range []string{ // a counter that appears with 1 has no rate
 		`causeway_proxy_strikes_total{class="clean_close"} 0`,
-		`causeway_proxy_suppressions_total{reason="half_open"} 0`,
+		`causeway_proxy_suppressions_total{reason="hard_key_half_open"} 0`,
 		`causeway_proxy_probes_total{outcome="expired"} 0`,
 		`causeway_proxy_anchors_retired_total{cause="tool_output"} 0`,
 		`causeway_proxy_replays_total{proof="transcript"} 0`,
@@ -24,7 +24,7 @@ func TestSessionMetrics(t *testing.T) {
 			t.Errorf("missing %s", line)
 		}
 	}
-	m.Strike(StrikeStreamIdleTimeout)
+	m.Strike(StrikeIdleTimeout)
 	m.Suppressed(SuppressedCooldown)
 	m.Probe(ProbeReturned)
 	m.AnchorRetired(RetiredDenied)
@@ -38,8 +38,8 @@ func TestSessionMetrics(t *testing.T) {
 	})
 	after := scrape(t, m)
 	for _, line := range []string{
-		`causeway_proxy_strikes_total{class="stream_idle_timeout"} 1`,
-		`causeway_proxy_suppressions_total{reason="cooldown"} 1`,
+		`causeway_proxy_strikes_total{class="idle_timeout"} 1`,
+		`causeway_proxy_suppressions_total{reason="hard_key_cooldown"} 1`,
 		`causeway_proxy_probes_total{outcome="returned"} 1`,
 		`causeway_proxy_anchors_retired_total{cause="denied"} 1`,
 		`causeway_proxy_replays_total{proof="unsubmitted"} 1`,
@@ -113,12 +113,15 @@ func TestNamesLeadBack(t *testing.T) {
 				t.Errorf("%s %q leads to %q", name, n, got)
 			}
 		}
+		if camel := strings.ReplaceAll(strings.ToUpper(of.names[0]), "_", ""); of.back(camel) != of.names[0] {
+			t.Errorf("%s %q leads to %q", name, camel, of.back(camel))
+		}
 		if got := of.back("surprise"); got != other {
 			t.Errorf("%s: an unknown name leads to %q", name, got)
 		}
 	}
 	for _, set := range [][2]int{ // constants and names go in step
-		{int(StrikeStreamIdleTimeout), len(strikeNames)}, {int(SuppressedForeignOwner), len(suppressionNames)},
+		{int(StrikeIdleTimeout), len(strikeNames)}, {int(SuppressedForeignOwner), len(suppressionNames)},
 		{int(ProbeExpired), len(probeNames)}, {int(RetiredToolOutput), len(retireNames)}, {int(ProofTranscript), len(proofNames)},
 		{int(StoreTranscript), len(storeOpNames)}, {int(ForwardRejected), len(forwardNames)},
 	} {

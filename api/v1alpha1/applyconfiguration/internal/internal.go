@@ -643,6 +643,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: key
       type:
         scalar: string
+    - name: reason
+      type:
+        scalar: string
     - name: scope
       type:
         namedType: com.github.causeway-dev.causeway.api.v1alpha1.CircuitScope

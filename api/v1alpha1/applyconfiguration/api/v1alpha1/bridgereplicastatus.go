@@ -28,7 +28,8 @@ type BridgeReplicaStatusApplyConfiguration struct {
 	Accounts []ReplicaAccountApplyConfiguration `json:"accounts,omitempty"`
 	// openCircuits counts the circuits that are not closed.
 	OpenCircuits *int32 `json:"openCircuits,omitempty"`
-	// circuits lists circuits that are not closed, those that stay longest first.
+	// circuits lists circuits that are not closed, those that stay longest first
+	// and those that wait for a turn last.
 	Circuits []CircuitStateApplyConfiguration `json:"circuits,omitempty"`
 	// circuitsOmitted is how many did not fit into circuits.
 	CircuitsOmitted *int32 `json:"circuitsOmitted,omitempty"`

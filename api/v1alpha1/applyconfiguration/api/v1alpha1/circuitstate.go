@@ -20,7 +20,11 @@ type CircuitStateApplyConfiguration struct {
 	Key *string `json:"key,omitempty"`
 	// state of the circuit.
 	State *apiv1alpha1.CircuitPosition `json:"state,omitempty"`
-	// until is when the state ends at the latest.
+	// reason is the kind of the newest failure, one CamelCase word such as
+	// StreamIncomplete, IdleTimeout or CleanClose.
+	Reason *string `json:"reason,omitempty"`
+	// until is when the state ends at the latest, rounded up to 10 seconds. Unset
+	// means with the next turn.
 	Until *v1.Time `json:"until,omitempty"`
 }
 
@@ -51,6 +55,14 @@ func (b *CircuitStateApplyConfiguration) WithKey(value string) *CircuitStateAppl
 // If called multiple times, the State field is set to the value of the last call.
 func (b *CircuitStateApplyConfiguration) WithState(value apiv1alpha1.CircuitPosition) *CircuitStateApplyConfiguration {
 	b.State = &value
+	return b
+}
+
+// WithReason sets the Reason field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Reason field is set to the value of the last call.
+func (b *CircuitStateApplyConfiguration) WithReason(value string) *CircuitStateApplyConfiguration {
+	b.Reason = &value
 	return b
 }
 

@@ -13,7 +13,8 @@ type CircuitSummaryApplyConfiguration struct {
 	Open *int32 `json:"open,omitempty"`
 	// halfOpen circuits let probes through.
 	HalfOpen *int32 `json:"halfOpen,omitempty"`
-	// top are those that stay longest.
+	// top are the most telling ones: those that stop most traffic first, then
+	// those that stay longest.
 	Top []CircuitStateApplyConfiguration `json:"top,omitempty"`
 }
 

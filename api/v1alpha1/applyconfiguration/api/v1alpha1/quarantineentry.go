@@ -15,9 +15,11 @@ import (
 type QuarantineEntryApplyConfiguration struct {
 	// key identifies the session: 12 hex digits of a digest.
 	Key *string `json:"key,omitempty"`
-	// reason in one CamelCase word.
+	// reason in one CamelCase word: AnchorDenied, Wedged, Eventless or
+	// CircuitOpened.
 	Reason *string `json:"reason,omitempty"`
-	// until is when an untouched record is forgotten.
+	// until is when an untouched record is forgotten, rounded up to 10 minutes. A
+	// response that completes on the session ends it earlier.
 	Until *v1.Time `json:"until,omitempty"`
 }
 
