@@ -117,7 +117,7 @@ func material(a, b v1alpha1.BridgeReplicaStatus) bool {
 	if (a.Sessions == nil) != (b.Sessions == nil) || len(a.Accounts) != len(b.Accounts) {
 		return true
 	}
-	if a.Sessions != nil && drained(*a.Sessions, *b.Sessions, b.Role) {
+	if a.Sessions != nil && (drained(*a.Sessions, *b.Sessions, b.Role) || turned(a, b)) {
 		return true
 	}
 	for i := range a.Accounts {
@@ -146,7 +146,7 @@ func moved(a, b v1alpha1.BridgeReplicaStatus) bool {
 	if a.Sessions != nil && b.Sessions != nil {
 		x, y := *a.Sessions, *b.Sessions
 		if far(x.Active, y.Active) || far(x.Draining, y.Draining) || far(x.Quarantined, y.Quarantined) ||
-			!same(x.OldestActiveSeconds, y.OldestActiveSeconds) {
+			!same(x.OldestActiveSeconds, y.OldestActiveSeconds) || shifted(a, b) {
 			return true
 		}
 	}

@@ -60,6 +60,9 @@ func TestNext(t *testing.T) {
 		{"many fewer", 10 * time.Second, active(2), full, 50 * time.Second},
 		{"older turn", 10 * time.Second, func(s *Snapshot) { s.Sessions.OldestTurn = time.Hour }, full, 50 * time.Second},
 		{"longer cool-down", 10 * time.Second, func(s *Snapshot) { s.Accounts[0].Until = start.Add(time.Hour) }, full, 50 * time.Second},
+		{"a circuit opens", time.Second, circuits(Circuit{Key: "aaaaaaaaaaaa"}), full, 0},
+		{"a circuit opens, but nothing left to spend", time.Second, circuits(Circuit{Key: "aaaaaaaaaaaa"}), empty, 17500 * time.Millisecond},
+		{"a session goes into quarantine", time.Second, func(s *Snapshot) { s.Sessions.Quarantined = 1 }, full, 0},
 		{"more turns on an account", 10 * time.Second, func(s *Snapshot) { s.Accounts[0].Inflight = 99 }, full, 50 * time.Second},
 	}
 	for _, c := range cases {
@@ -140,13 +143,14 @@ func TestStatus(t *testing.T) {
 		s.Accounts = []account.State{{Name: "a", State: account.CoolingDown, Reason: account.ReasonRateLimited, Until: until, Inflight: 3}}
 		s.Config.Rejected = "VersionSkew"
 	}))
-	oldest, second := int32(600), metav1.NewTime(start.Add(time.Second))
+	oldest, none, second := int32(600), int32(0), metav1.NewTime(start.Add(time.Second))
 	want := v1alpha1.BridgeReplicaStatus{
 		ObservedConfig: &v1alpha1.ObservedConfig{Generation: 3, Hash: "0123456789abcdef", CredentialsHash: "fedcba9876543210",
 			State: v1alpha1.ConfigRejected, Reason: "VersionSkew"},
 		Build: &v1alpha1.Build{Version: "v1"}, Role: v1alpha1.RoleServing,
-		Sessions: &v1alpha1.ReplicaSessions{Active: 4, Draining: 1, Quarantined: 2, OldestActiveSeconds: &oldest},
-		Accounts: []v1alpha1.ReplicaAccount{{Name: "a", Inflight: 3, State: "CoolingDown", Reason: "RateLimited", Until: &second}},
+		Sessions:     &v1alpha1.ReplicaSessions{Active: 4, Draining: 1, Quarantined: 2, OldestActiveSeconds: &oldest},
+		Accounts:     []v1alpha1.ReplicaAccount{{Name: "a", Inflight: 3, State: "CoolingDown", Reason: "RateLimited", Until: &second}},
+		OpenCircuits: &none, Quarantine: &v1alpha1.ReplicaQuarantine{Count: 2},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -26,8 +26,8 @@ type Snapshot struct {
 	Accounts []account.State
 	// MinInterval between two reports; 0 = DefaultMinInterval.
 	MinInterval time.Duration
-	// NumbersOmitted leaves sessions and accounts out (bundle's Reporting.Mode
-	// Metrics): they come from metrics then.
+	// NumbersOmitted leaves sessions, circuits and accounts out (bundle's
+	// Reporting.Mode Metrics): they come from metrics then.
 	NumbersOmitted bool
 }
 
@@ -40,13 +40,6 @@ type Config struct {
 	CredentialsHash string
 	// Rejected is the reason why it is not served, one CamelCase word; empty = it is.
 	Rejected string
-}
-
-// Sessions counts sessions.
-type Sessions struct {
-	Active, Draining, Quarantined int
-	// OldestTurn is the age of the oldest live turn; 0 = none.
-	OldestTurn time.Duration
 }
 
 // Caps of the schema.
@@ -80,10 +73,7 @@ func statusOf(s Snapshot) v1alpha1.BridgeReplicaStatus {
 	if s.NumbersOmitted {
 		return out
 	}
-	out.Sessions = &v1alpha1.ReplicaSessions{
-		Active: count(s.Sessions.Active), Draining: count(s.Sessions.Draining), Quarantined: count(s.Sessions.Quarantined),
-		OldestActiveSeconds: bucket(s.Sessions.OldestTurn),
-	}
+	setSessions(&out, s.Sessions)
 	for _, a := range s.Accounts[:min(len(s.Accounts), v1alpha1.MaxStatusAccounts)] {
 		r := v1alpha1.ReplicaAccount{Name: a.Name, Inflight: count(a.Inflight),
 			State: v1alpha1.AccountCondition(a.State), Reason: cut(a.Reason, maxWord)}

@@ -53,7 +53,8 @@ const (
 	SuppressedForeignOwner
 )
 
-var suppressionNames = []string{"hard_key_cooldown", "hard_key_half_open", "anchor_dead", "outcome_unknown", "owner_unknown", "foreign_owner"}
+var suppressionNames = []string{"hard_key_cooldown", "hard_key_half_open", "anchor_dead",
+	"outcome_unknown", "owner_unknown", "foreign_owner"}
 
 func (s Suppression) String() string { return nameIn(suppressionNames, int(s)) }
 
