@@ -33,7 +33,9 @@ type Ops struct {
 	Started func() bool
 	// Checks are asked at each look at /readyz. They answer from memory.
 	Checks func() []Check
-	Logger *slog.Logger
+	// Sessions are shown below /admin/v1/sessions.
+	Sessions Sessions
+	Logger   *slog.Logger
 }
 
 // HTTPServer is the ops port's server. It shares nothing with the data port, so
@@ -67,6 +69,8 @@ func (o Ops) handler() http.Handler {
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"version": o.Version, "go": runtime.Version(), "contractVersion": bundle.ContractVersion})
 	})
+	mux.HandleFunc("GET /admin/v1/sessions", o.sessions)
+	mux.HandleFunc("GET /admin/v1/sessions/{key}", o.session)
 	return mux
 }
 

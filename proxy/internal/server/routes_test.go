@@ -49,6 +49,9 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/", 404, failure.NotFound, ""},
 		{"POST", "/backend-api/codex/other", 404, failure.NotFound, ""},
 		{"GET", "/metrics", 404, failure.NotFound, ""},
+		{"GET", "/admin/v1/sessions", 404, failure.NotFound, ""},
+		{"GET", "/admin/v1/sessions/0123456789ab", 404, failure.NotFound, ""},
+		{"GET", "/v1/../admin/v1/sessions", 404, failure.NotFound, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
