@@ -1,12 +1,16 @@
 package bridgepolicy
 
 import (
+	"fmt"
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
 	"github.com/causeway-dev/causeway/controllers/internal/conditions"
 	"github.com/causeway-dev/causeway/controllers/internal/notify"
 	"github.com/causeway-dev/causeway/controllers/internal/plan"
+	"github.com/causeway-dev/causeway/controllers/internal/reports"
 )
 
 // eventsOf lists what a human did or must do, from the change between two
@@ -28,7 +32,27 @@ func eventsOf(w plan.World, p plan.Plan, after *v1alpha1.BridgePolicy, applyErr 
 			list = append(list, event)
 		}
 	}
-	return list
+	return append(list, circuitEvents(w.Policy.Status.Circuits, p.Reports)...)
+}
+
+// topicSessions is what the events about circuits of sessions are about, however
+// many there are.
+const topicSessions = "sessions"
+
+// circuitEvents tells of the first retry circuit that opens and of the last one
+// that closes. Circuits of whole routes have a condition of their own.
+func circuitEvents(before *v1alpha1.CircuitSummary, m reports.Merged) []notify.Event {
+	was, is := before != nil && before.Open+before.HalfOpen > 0, m.Open+m.HalfOpen
+	ofSession := func(c v1alpha1.CircuitState) bool { return c.Scope == v1alpha1.CircuitScopeSession }
+	switch {
+	case !was && is > 0 && slices.ContainsFunc(m.Circuits, ofSession):
+		return []notify.Event{{Reason: v1alpha1.EventCircuitOpened, Action: v1alpha1.ActionReconcile, Topic: topicSessions,
+			Note: fmt.Sprintf("%d retry circuits of sessions are not closed; status.circuits.top says which, why and until when", is)}}
+	case was && is == 0 && m.Fresh > 0 && m.Stale == 0 && slices.ContainsFunc(before.Top, ofSession):
+		return []notify.Event{{Reason: v1alpha1.EventCircuitClosed, Action: v1alpha1.ActionReconcile, Topic: topicSessions,
+			Note: "All retry circuits of sessions are closed"}}
+	}
+	return nil
 }
 
 // rules turn changed conditions into events. was may be nil.

@@ -3,6 +3,7 @@
 package notify
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -29,6 +30,9 @@ type Event struct {
 	Reason  string
 	Action  string
 	Note    string
+	// Topic tells repetitions from news where the note holds a number; empty =
+	// the note does.
+	Topic string
 }
 
 // Recorder sends events, dropping repetitions. It is safe for concurrent use.
@@ -41,8 +45,8 @@ type Recorder struct {
 }
 
 type sentKey struct {
-	uid          types.UID
-	reason, note string
+	uid           types.UID
+	reason, topic string
 }
 
 // NewRecorder returns a Recorder that sends through r.
@@ -53,7 +57,7 @@ func NewRecorder(r events.EventRecorder, c clock.PassiveClock) *Recorder {
 // Send sends the events about obj that were not sent lately.
 func (r *Recorder) Send(obj client.Object, list ...Event) {
 	for _, e := range list {
-		if !r.due(sentKey{obj.GetUID(), e.Reason, e.Note}) {
+		if !r.due(sentKey{obj.GetUID(), e.Reason, cmp.Or(e.Topic, e.Note)}) {
 			continue
 		}
 		kind := corev1.EventTypeNormal

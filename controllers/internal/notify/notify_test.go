@@ -35,10 +35,24 @@ func TestARepeatedEventIsHeldBackForAWhile(t *testing.T) {
 	}
 }
 
+func TestANumberInANoteMakesNoNews(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	sink := events.NewFakeRecorder(100)
+	r := NewRecorder(sink, clock)
+	obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
+	for n := range 10 {
+		r.Send(obj, Event{Reason: "Opened", Action: "Test", Note: fmt.Sprint(n, " are open"), Topic: "sessions"})
+	}
+	r.Send(obj, Event{Reason: "Opened", Action: "Test", Note: "1 is open", Topic: "routes"})
+	if got := len(sink.Events); got != 2 {
+		t.Errorf("got %d events, want one about each topic", got)
+	}
+}
+
 func TestMemoryOfEventsIsBounded(t *testing.T) {
 	r := NewRecorder(&events.FakeRecorder{}, clocktesting.NewFakePassiveClock(time.Now()))
 	for i := range 3 * maxRemembered {
-		r.due(sentKey{uid: "a", note: fmt.Sprint(i)})
+		r.due(sentKey{uid: "a", topic: fmt.Sprint(i)})
 	}
 	if got := len(r.sent); got > maxRemembered {
 		t.Errorf("got %d remembered events, want at most %d", got, maxRemembered)

@@ -189,6 +189,7 @@ func moreTelling(a, b v1alpha1.CircuitState) int {
 		-cmp.Compare(a.State, b.State), // Open, the later word, comes first
 		-cmp.Compare(unix(a.Until), unix(b.Until)),
 		cmp.Compare(a.Key, b.Key),
+		cmp.Compare(a.Reason, b.Reason),
 	)
 }
 

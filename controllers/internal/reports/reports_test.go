@@ -2,9 +2,11 @@ package reports
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,6 +109,30 @@ func TestTheWorstStateOfAnAccountWins(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTheOrderOfReportsDoesNotMatter(t *testing.T) {
+	var list []Report
+	for i := range 8 {
+		list = append(list, report(i, func(_ *corev1.Pod, r *v1alpha1.BridgeReplica) {
+			for n := range 4 {
+				r.Status.Circuits = append(r.Status.Circuits, v1alpha1.CircuitState{
+					Scope: v1alpha1.CircuitScopeSession, Key: fmt.Sprintf("%012x", (i+n)%6), Reason: fmt.Sprintf("Reason%d", i%3),
+					State: v1alpha1.CircuitOpen, Until: at(time.Duration(n) * time.Minute)})
+			}
+			r.Status.CircuitsOmitted = 2
+		}))
+	}
+	first := Merge(list, now)
+	if first.Open != 6+8*2 || first.HalfOpen != 0 || len(first.Circuits) != 6 {
+		t.Errorf("%d open, %d half open, %d listed, want 6 and 16 that are not listed", first.Open, first.HalfOpen, len(first.Circuits))
+	}
+	for range 20 {
+		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		if diff := cmp.Diff(first, Merge(list, now)); diff != "" {
+			t.Fatal(diff)
+		}
 	}
 }
 

@@ -68,6 +68,9 @@ func flips(s v1alpha1.BridgeReplicaStatus) v1alpha1.BridgeReplicaStatus {
 	if s.Sessions != nil && s.Sessions.Active == 0 && s.Sessions.Draining == 0 {
 		out.Sessions = &v1alpha1.ReplicaSessions{} // drained to nothing is no mere number
 	}
+	if s.Quarantine != nil && s.Quarantine.Count > 0 {
+		out.Quarantine = &v1alpha1.ReplicaQuarantine{Count: 1} // that there is one at all is none
+	}
 	if s.ReportedAt != nil {
 		out.ReportSequence = 1 // the first report is no mere number either
 	}

@@ -35,7 +35,8 @@ func TestNumbersAreNoFlip(t *testing.T) {
 		"circuit": {func(s *v1alpha1.BridgeReplicaStatus) {
 			s.Circuits = []v1alpha1.CircuitState{{Scope: v1alpha1.CircuitScopeRoute, State: v1alpha1.CircuitOpen}}
 		}, true},
-		"first report": {func(s *v1alpha1.BridgeReplicaStatus) { s.ReportedAt = nil }, true},
+		"first quarantine": {func(s *v1alpha1.BridgeReplicaStatus) { s.Quarantine = &v1alpha1.ReplicaQuarantine{Count: 1} }, true},
+		"first report":     {func(s *v1alpha1.BridgeReplicaStatus) { s.ReportedAt = nil }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := base()
