@@ -313,8 +313,8 @@ type QuarantineEntry struct {
 	// +kubebuilder:validation:MaxLength=12
 	Key string `json:"key"`
 
-	// reason in one CamelCase word: AnchorDenied, Wedged, Eventless or
-	// CircuitOpened.
+	// reason in one CamelCase word: AnchorDenied, Wedged, Eventless, CircuitOpened
+	// or FailedAgain.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`

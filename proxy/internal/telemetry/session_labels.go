@@ -72,11 +72,9 @@ const (
 	ProbeReopened
 	// ProbeReturned: the probe proved nothing; the next turn takes it.
 	ProbeReturned
-	// ProbeExpired: its owner is gone.
-	ProbeExpired
 )
 
-var probeNames = []string{"closed", "reopened", "returned", "expired"}
+var probeNames = []string{"closed", "reopened", "returned"}
 
 func (o ProbeOutcome) String() string { return nameIn(probeNames, int(o)) }
 
@@ -92,15 +90,21 @@ const (
 	RetiredDenied RetireCause = iota
 	// RetiredWedged: the upstream worked on it and never created a response.
 	RetiredWedged
-	// RetiredEventless: repeated silence.
+	// RetiredEventless: silence.
 	RetiredEventless
 	// RetiredCircuitOpened: the circuit opened while it was in use.
 	RetiredCircuitOpened
-	// RetiredToolOutput: it waits for tool outputs that the history does not have.
-	RetiredToolOutput
+	// RetiredFailedAgain: it was suspect and failed once more.
+	RetiredFailedAgain
+	// RetiredConnectionGone: it went with its socket; no failure.
+	RetiredConnectionGone
+	// RetiredOtherAccount: the session moved to another account; no failure.
+	RetiredOtherAccount
 )
 
-var retireNames = []string{"denied", "wedged", "eventless", "circuit_opened", "tool_output"}
+// The words are those of the quarantine in a BridgeReplica.
+var retireNames = []string{"anchor_denied", "wedged", "eventless", "circuit_opened", "failed_again",
+	"connection_gone", "other_account"}
 
 func (c RetireCause) String() string { return nameIn(retireNames, int(c)) }
 
@@ -116,13 +120,16 @@ const (
 	ProofUnsubmitted Proof = iota
 	// ProofDenied: the upstream said that it did not run it.
 	ProofDenied
+	// ProofSilentAnchor: silence is how an upstream answers an anchor that it does
+	// not know, and the whole went without it.
+	ProofSilentAnchor
 	// ProofNeutral: it runs the same on any account and connection.
 	ProofNeutral
 	// ProofTranscript: its whole answer is known; nothing ran again.
 	ProofTranscript
 )
 
-var proofNames = []string{"unsubmitted", "denied", "neutral", "transcript"}
+var proofNames = []string{"unsubmitted", "denied", "silent_anchor", "neutral", "transcript"}
 
 func (p Proof) String() string { return nameIn(proofNames, int(p)) }
 

@@ -13,8 +13,8 @@ func TestSessionMetrics(t *testing.T) {
 	for _, line := range []string{ // a counter that appears with 1 has no rate
 		`causeway_proxy_strikes_total{class="clean_close"} 0`,
 		`causeway_proxy_suppressions_total{reason="hard_key_half_open"} 0`,
-		`causeway_proxy_probes_total{outcome="expired"} 0`,
-		`causeway_proxy_anchors_retired_total{cause="tool_output"} 0`,
+		`causeway_proxy_probes_total{outcome="closed"} 0`,
+		`causeway_proxy_anchors_retired_total{cause="other_account"} 0`,
 		`causeway_proxy_replays_total{proof="transcript"} 0`,
 		`causeway_proxy_store_errors_total{op="transcript"} 0`,
 		`causeway_proxy_peer_forwards_total{outcome="ambiguous"} 0`,
@@ -41,7 +41,7 @@ func TestSessionMetrics(t *testing.T) {
 		`causeway_proxy_strikes_total{class="idle_timeout"} 1`,
 		`causeway_proxy_suppressions_total{reason="hard_key_cooldown"} 1`,
 		`causeway_proxy_probes_total{outcome="returned"} 1`,
-		`causeway_proxy_anchors_retired_total{cause="denied"} 1`,
+		`causeway_proxy_anchors_retired_total{cause="anchor_denied"} 1`,
 		`causeway_proxy_replays_total{proof="unsubmitted"} 1`,
 		`causeway_proxy_store_errors_total{op="claim"} 1`,
 		`causeway_proxy_peer_forwards_total{outcome="rejected"} 1`,
@@ -122,7 +122,7 @@ func TestNamesLeadBack(t *testing.T) {
 	}
 	for _, set := range [][2]int{ // constants and names go in step
 		{int(StrikeIdleTimeout), len(strikeNames)}, {int(SuppressedForeignOwner), len(suppressionNames)},
-		{int(ProbeExpired), len(probeNames)}, {int(RetiredToolOutput), len(retireNames)}, {int(ProofTranscript), len(proofNames)},
+		{int(ProbeReturned), len(probeNames)}, {int(RetiredOtherAccount), len(retireNames)}, {int(ProofTranscript), len(proofNames)},
 		{int(StoreTranscript), len(storeOpNames)}, {int(ForwardRejected), len(forwardNames)},
 	} {
 		if set[0]+1 != set[1] {

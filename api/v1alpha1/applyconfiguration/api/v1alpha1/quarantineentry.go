@@ -15,8 +15,8 @@ import (
 type QuarantineEntryApplyConfiguration struct {
 	// key identifies the session: 12 hex digits of a digest.
 	Key *string `json:"key,omitempty"`
-	// reason in one CamelCase word: AnchorDenied, Wedged, Eventless or
-	// CircuitOpened.
+	// reason in one CamelCase word: AnchorDenied, Wedged, Eventless, CircuitOpened
+	// or FailedAgain.
 	Reason *string `json:"reason,omitempty"`
 	// until is when an untouched record is forgotten, rounded up to 10 minutes. A
 	// response that completes on the session ends it earlier.
