@@ -1,0 +1,2 @@
+redis.call('HSET', KEYS[1], 'draining', '1')
+return {'ok'}
