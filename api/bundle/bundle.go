@@ -211,12 +211,21 @@ type Clients struct {
 	Mode string `json:"mode"`
 }
 
+// Types of a store, and its TLS.
+const (
+	StoreMemory = "Memory"
+	StoreRedis  = "Redis"
+
+	TLSEnabled = "Enabled"
+)
+
 // Store says where session records live.
 type Store struct {
 	Type string `json:"type"`
 	// Addresses of the Redis servers, host:port.
 	Addresses []string `json:"addresses,omitempty"`
-	TLS       string   `json:"tls,omitempty"`
+	// TLS is Enabled or Disabled; empty = Disabled.
+	TLS string `json:"tls,omitempty"`
 }
 
 // Drain bounds the end of a proxy, in seconds.
@@ -243,6 +252,12 @@ type Credentials struct {
 	Accounts map[string]Credential `json:"accounts"`
 	// Clients maps a client's name to the lower-case hex SHA-256 of its key.
 	Clients map[string]string `json:"clients,omitempty"`
+	// StorePassword is that of the Redis servers; empty = none.
+	StorePassword string `json:"storePassword,omitempty"`
+	// PeerKeys are what replicas of one bridge sign with when they hand turns to
+	// each other: PeerKeyBytes random bytes each, base64. The first signs, all are
+	// believed, so that a key can be replaced; empty = turns stay where they come.
+	PeerKeys []string `json:"peerKeys,omitempty"`
 }
 
 // Credential is what one account sends upstream. Exactly one of APIKey and

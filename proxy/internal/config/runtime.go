@@ -27,8 +27,9 @@ type Runtime struct {
 	// sorted. They never hold a secret value.
 	Warnings []string
 
-	clients map[[sha256.Size]byte]string
-	roots   *x509.CertPool
+	clients  map[[sha256.Size]byte]string
+	roots    *x509.CertPool
+	peerKeys [][]byte
 }
 
 // Deadlines bound the phases of a turn; see bundle.Deadlines.
@@ -56,11 +57,15 @@ func New(b bundle.Bundle, c bundle.Credentials) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	peerKeys, err := c.DecodePeerKeys()
+	if err != nil {
+		return nil, err
+	}
 	return &Runtime{
 		Bundle: b, Credentials: c, Hash: b.Hash + "." + c.Hash,
 		Deadlines: durations(b.Circuit.Deadlines),
 		Warnings:  missingCredentials(b, c),
-		clients:   clients, roots: roots,
+		clients:   clients, roots: roots, peerKeys: peerKeys,
 	}, nil
 }
 
@@ -81,6 +86,10 @@ func (r *Runtime) Client(key string) (name string, ok bool) {
 
 // RootCAs are the certificates to trust upstream; nil = the system's.
 func (r *Runtime) RootCAs() *x509.CertPool { return r.roots }
+
+// PeerKeys are the keys of turns between replicas: the first signs, all are
+// believed. Callers must not change them.
+func (r *Runtime) PeerKeys() [][]byte { return r.peerKeys }
 
 func clientIndex(clients map[string]string) (map[[sha256.Size]byte]string, error) {
 	index := make(map[[sha256.Size]byte]string, len(clients))
