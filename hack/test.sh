@@ -12,8 +12,31 @@ cd "$ROOT"
 # packages prints those of the module that match (or, with -v, do not match).
 packages() { go list ./... | grep -E "$@" || true; }
 
+# find_redis puts a redis-server on PATH: the system's, or the one in Debian's
+# package redis-tools, which starts no service. The store is tested against it.
+find_redis() {
+  local dir=$CACHE/redis server
+  have redis-server && return
+  PATH=$PATH:$dir
+  if have apt-get && [ "$(id -u)" = 0 ] && [ -z "${CAUSEWAY_NO_INSTALL:-}" ] && ! have redis-check-rdb; then
+    say "Installing the Debian package redis-tools, to test the store against"
+    local install="apt-get install -y --no-install-recommends redis-tools"
+    { DEBIAN_FRONTEND=noninteractive $install || { apt-get update && $install; }; } </dev/null >&2 || true
+    hash -r
+  fi
+  # The program is the server when it is called by that name.
+  if server=$(command -v redis-check-rdb); then
+    mkdir -p "$dir"
+    ln -sf "$server" "$dir/redis-server"
+    redis-server --version >/dev/null 2>&1 && return
+    rm -f "$dir/redis-server"
+  fi
+  fail "redis-server is missing, and the store is tested against a real one" "Debian: apt-get install redis-server"
+}
+
 everyday() {
   local list
+  find_redis
   have gcc || have cc || fail "the race detector needs a C compiler" "Debian: apt-get install gcc libc6-dev"
   KUBEBUILDER_ASSETS=$(hack/assets.sh)
   export KUBEBUILDER_ASSETS

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/api/v1alpha1"
@@ -31,9 +33,11 @@ type Lookup func(secretName string) (map[string][]byte, bool)
 type Unresolved struct {
 	// Account is the account that cannot be used; empty if it is about clients.
 	Account string
-	// Client is the client that is not let in; empty if it is about an account or
-	// about all clients.
+	// Client is the client that is not let in; empty if it is about an account, the
+	// store or all clients.
 	Client string
+	// Store says that it is about the password of the store.
+	Store bool
 	// Reason is one of v1alpha1.ReasonSecretNotFound, ReasonKeyNotFound,
 	// ReasonInvalidValue and ReasonNotYetEffective.
 	Reason string
@@ -68,7 +72,34 @@ func Credentials(p *v1alpha1.AccountPool, b *v1alpha1.BridgePolicy, lookup Looku
 		out.Clients = clients
 		problems = append(problems, unresolved...)
 	}
+	if b != nil && b.Spec.Store != nil && b.Spec.Store.Redis != nil && b.Spec.Store.Redis.AuthSecretRef != nil {
+		password, problem := storePassword(*b.Spec.Store.Redis.AuthSecretRef, lookup)
+		if problem != nil {
+			problems = append(problems, *problem)
+		}
+		out.StorePassword = password
+	}
 	return out.Seal(), problems
+}
+
+// storePassword takes any text of visible characters and blanks: what a server's
+// configuration can hold as a password.
+func storePassword(ref v1alpha1.SecretKeyReference, lookup Lookup) (string, *Unresolved) {
+	value, problem := secretValue(ref, lookup)
+	switch {
+	case problem != nil:
+	case value == "":
+		problem = invalidValue(ref, "is not a password: it is empty")
+	case len(value) > maxSecret:
+		problem = invalidValue(ref, fmt.Sprintf("is not a password: it is longer than %d bytes", maxSecret))
+	case !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
+		problem = invalidValue(ref, "is not a password: it has control characters or is not text")
+	default:
+		return value, nil
+	}
+	problem.Store = true
+	problem.Message = "spec.store.redis.authSecretRef: " + problem.Message
+	return "", problem
 }
 
 func accountCredential(a *v1alpha1.Account, lookup Lookup) (bundle.Credential, *Unresolved) {

@@ -328,6 +328,54 @@ func TestOpenClientsNeedNoSecret(t *testing.T) {
 	}
 }
 
+func TestStorePassword(t *testing.T) {
+	const redis = "store: {type: Redis, redis: {addresses: ['a:1'], authSecretRef: {name: redis, key: password}}}"
+	without := map[string]map[string]string{"keys": {"a": "sk"}, "k": {"x": "cwk-x"}}
+	with := func(value string) map[string]map[string]string {
+		return map[string]map[string]string{"keys": without["keys"], "k": without["k"], "redis": {"password": value}}
+	}
+	plain, _ := effective.Credentials(minimalPool(), bridge(t, ""), secrets(with("a b "+canary)))
+	for name, tc := range map[string]struct {
+		spec string
+		data map[string]map[string]string
+		want string
+		bad  effective.Unresolved
+	}{
+		"password":              {redis, with("a b " + canary), "a b " + canary, effective.Unresolved{}},
+		"with a line break":     {redis, with(canary + "\r\n"), canary, effective.Unresolved{}},
+		"not ASCII":             {redis, with(canary + "ü"), canary + "ü", effective.Unresolved{}},
+		"no reference":          {"store: {type: Redis, redis: {addresses: ['a:1']}}", with(canary), "", effective.Unresolved{}},
+		"Memory":                {"store: {type: Memory}", with(canary), "", effective.Unresolved{}},
+		"no Secret":             {redis, without, "", effective.Unresolved{Reason: v1alpha1.ReasonSecretNotFound, Message: "Secret redis does not exist: create it with key password"}},
+		"no key":                {strings.Replace(redis, "key: password", "key: pass", 1), with(canary), "", effective.Unresolved{Reason: v1alpha1.ReasonKeyNotFound, Message: "Secret redis has no key pass: it has password"}},
+		"empty":                 {redis, with("\n"), "", effective.Unresolved{Reason: v1alpha1.ReasonInvalidValue, Message: "it is empty"}},
+		"two lines":             {redis, with(canary + "\n" + canary), "", effective.Unresolved{Reason: v1alpha1.ReasonInvalidValue, Message: "control characters"}},
+		"not text":              {redis, with(canary + "\xff"), "", effective.Unresolved{Reason: v1alpha1.ReasonInvalidValue, Message: "not text"}},
+		"a file that is no key": {redis, with(strings.Repeat(canary, 4000)), "", effective.Unresolved{Reason: v1alpha1.ReasonInvalidValue, Message: "longer than 16384"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, problems := effective.Credentials(minimalPool(), bridge(t, tc.spec), secrets(tc.data))
+			if got.StorePassword != tc.want {
+				t.Errorf("a password of %d bytes, want %d", len(got.StorePassword), len(tc.want))
+			}
+			if (got.Hash != plain.Hash) != (tc.want != "") {
+				t.Error("the hash does not follow the password")
+			}
+			if tc.bad.Reason == "" {
+				if len(problems) != 0 {
+					t.Errorf("unresolved: %v", problems)
+				}
+				return
+			}
+			tc.bad.Store = true
+			expectProblem(t, problems, tc.bad)
+			if !strings.HasPrefix(problems[0].Message, "spec.store.redis.authSecretRef: ") {
+				t.Errorf("%q names no field", problems[0].Message)
+			}
+		})
+	}
+}
+
 // FuzzCredentials: whatever a Secret holds, what comes out can stand in a header,
 // and no message quotes what went in.
 func FuzzCredentials(f *testing.F) {

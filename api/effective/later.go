@@ -36,9 +36,10 @@ var later = map[string][]laterField{
 		{path: "spec.quotas"},
 	},
 	v1alpha1.KindCircuitPolicy: {
-		{path: "spec.retryCircuit"},
+		{path: "spec.retryCircuit.maxAttempts"},
+		{path: "spec.retryCircuit.budgetPercent"},
+		{path: "spec.retryCircuit.retryOn"},
 		{path: "spec.breaker"},
-		{path: "spec.quarantine"},
 		{path: "spec.ejection"},
 		{path: "spec.bulkheads[lane=HTTP].maxConcurrent"},
 		{path: "spec.bulkheads[lane=HTTP].maxQueued"},
@@ -52,7 +53,6 @@ var later = map[string][]laterField{
 		{path: "spec.autoscaling"},
 		{path: "spec.rollout"},
 		{path: "spec.activation"},
-		{path: "spec.store.redis"},
 		{path: "spec.service.exposePreview", unless: []string{string(v1alpha1.SwitchDisabled)}},
 	},
 }

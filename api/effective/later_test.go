@@ -48,18 +48,21 @@ func TestNotYetEffective(t *testing.T) {
 			[]string{"spec.bulkheads[lane=HTTP].maxConcurrent", "spec.bulkheads[lane=HTTP].maxQueued", "spec.bulkheads[lane=Media]"},
 		},
 		"circuits": {
-			circuit("retryCircuit: {}, breaker: {}, quarantine: {}, ejection: {}"),
-			[]string{"spec.retryCircuit", "spec.breaker", "spec.quarantine", "spec.ejection"},
+			circuit("retryCircuit: {failureThreshold: 3, maxAttempts: 3, budgetPercent: 10, retryOn: [Status429]}, breaker: {}, quarantine: {}, ejection: {}"),
+			[]string{"spec.retryCircuit.maxAttempts", "spec.retryCircuit.budgetPercent", "spec.retryCircuit.retryOn", "spec.breaker", "spec.ejection"},
 		},
 
 		"minimal bridge": {bridge(t, ""), nil},
 		"bridge that works": {
 			bridge(t, "replicas: 3, management: Paused, store: {type: Memory}, drain: {softSeconds: 1}, service: {exposePreview: Disabled}"), nil,
 		},
+		"bridge with Redis": {
+			bridge(t, "store: {type: Redis, redis: {addresses: ['a:1'], tls: Enabled, authSecretRef: {name: s, key: k}}}"), nil,
+		},
 		"bridge": {
-			bridge(t, "autoscaling: {maxReplicas: 3}, store: {type: Redis, redis: {addresses: ['a:1']}}, activation: {}, "+
+			bridge(t, "autoscaling: {maxReplicas: 3}, activation: {}, "+
 				"rollout: {type: BlueGreen}, service: {exposePreview: Enabled}"),
-			[]string{"spec.autoscaling", "spec.rollout", "spec.activation", "spec.store.redis", "spec.service.exposePreview"},
+			[]string{"spec.autoscaling", "spec.rollout", "spec.activation", "spec.service.exposePreview"},
 		},
 		"other kind": {&v1alpha1.BridgeReplica{}, nil},
 	} {

@@ -98,6 +98,9 @@ func PolicySecrets(policy *v1alpha1.BridgePolicy, pool *v1alpha1.AccountPool) []
 	if ref := policy.Spec.Clients.KeysSecretRef; ref != nil {
 		names = append(names, ref.Name)
 	}
+	if s := policy.Spec.Store; s != nil && s.Redis != nil && s.Redis.AuthSecretRef != nil {
+		names = append(names, s.Redis.AuthSecretRef.Name)
+	}
 	if pool != nil {
 		names = append(names, PoolSecrets(pool)...)
 	}

@@ -170,6 +170,8 @@ func TestManifestWarnings(t *testing.T) {
 		{"no clients", edited(t, "clients.yaml", "name: clients", "name: other"), "bridge.yaml: BridgePolicy/chat: no client is let in (SecretNotFound)"},
 		{"a client without prefix", edited(t, "clients.yaml", "cwk-alice", canary), "bridge.yaml: BridgePolicy/chat: client alice is not let in (InvalidValue)"},
 		{"Secret of another namespace", edited(t, "keys.yaml", "name: openai", "name: openai\n  namespace: prod"), "account first is not usable (SecretNotFound)"},
+		{"no password of the store", edited(t, "bridge.yaml", "  clients:\n", "  store: {type: Redis, redis: {addresses: ['a:1'], authSecretRef: {name: redis, key: x}}}\n  clients:\n"),
+			"bridge.yaml: BridgePolicy/chat: the store has no password (SecretNotFound): spec.store.redis.authSecretRef: Secret redis does not exist"},
 		{"open to all", edited(t, "bridge.yaml", "    keysSecretRef:\n      name: clients", "    mode: Open"), "spec.clients.mode is Open"},
 		{"a field of later", edited(t, "pool.yaml", "  - name: first", "  - weight: 5\n    name: first"), "AccountPool/team: spec.accounts[*].weight is accepted and not yet effective"},
 		{"a reset that cannot be used", edited(t, "bridge.yaml", "  name: chat\n", "  name: chat\n  annotations: {causeway.dev/reset-circuits: '"+canary+" now'}\n"),

@@ -145,6 +145,8 @@ func unresolvedWarning(bridge, pool string, u effective.Unresolved) string {
 	switch {
 	case u.Account != "":
 		return fmt.Sprintf("%s: account %s is not usable (%s): %s", pool, shown(u.Account), u.Reason, u.Message)
+	case u.Store:
+		return fmt.Sprintf("%s: the store has no password (%s): %s", bridge, u.Reason, u.Message)
 	case u.Client != "":
 		return fmt.Sprintf("%s: client %s is not let in (%s): %s", bridge, shown(u.Client), u.Reason, u.Message)
 	default:
