@@ -42,7 +42,7 @@ func defaultCircuit() bundle.Circuit {
 			BaseBackoffSeconds:          60,
 			MaxBackoffSeconds:           600,
 			CleanCloseMaxBackoffSeconds: 30,
-			HalfOpenLeaseSeconds:        600,
+			HalfOpenLeaseSeconds:        60,
 			StateTTLSeconds:             3600,
 			RetryOn:                     texts(retryReasons),
 		},

@@ -31,11 +31,11 @@ func TestInvariants(t *testing.T) {
 			"spec.retryCircuit.cleanCloseMaxBackoffSeconds",
 			"cleanCloseMaxBackoffSeconds (601) must be at most maxBackoffSeconds (600)",
 		},
-		"state TTL": {"retryCircuit: {stateTTLSeconds: 1200}", "", ""},
+		"state TTL": {"retryCircuit: {stateTTLSeconds: 660}", "", ""},
 		"state TTL, beyond": {
-			"retryCircuit: {stateTTLSeconds: 1199}",
+			"retryCircuit: {stateTTLSeconds: 659}",
 			"spec.retryCircuit.stateTTLSeconds",
-			"stateTTLSeconds (1199) must be at least maxBackoffSeconds (600) + halfOpenLeaseSeconds (600)",
+			"stateTTLSeconds (659) must be at least maxBackoffSeconds (600) + halfOpenLeaseSeconds (60)",
 		},
 		"open": {"breaker: {openSeconds: 300}", "", ""},
 		"open, beyond": {

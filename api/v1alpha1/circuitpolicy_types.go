@@ -111,8 +111,8 @@ type RetryCircuit struct {
 	// +kubebuilder:validation:Maximum=3600
 	CleanCloseMaxBackoffSeconds *int32 `json:"cleanCloseMaxBackoffSeconds,omitempty"`
 
-	// halfOpenLeaseSeconds is how long one probe may hold the half-open circuit.
-	// Unset means 600.
+	// halfOpenLeaseSeconds is how long a probe is waited for whose proxy is gone; a
+	// proxy that lives renews it as long as the turn does. Unset means 60.
 	// +optional
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=3600

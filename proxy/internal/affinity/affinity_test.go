@@ -25,7 +25,6 @@ func TestDeriveKeyPrecedence(t *testing.T) {
 		kind Kind
 		hard bool
 	}{
-		{"row 1: a verified peer's key", Source{Forwarded: &Forwarded{KindSession, "v"}, Header: header(all...)}, KindSession, true},
 		{"row 2: turn state", Source{Header: header(all...)}, KindTurnState, true},
 		{"row 2: a blank turn state is absent", Source{Header: header("x-codex-turn-state", "  ", "thread-id", "th")}, KindThread, true},
 		{"row 3: thread", Source{Header: header("thread-id", "th", "session-id", "se")}, KindThread, true},

@@ -45,6 +45,16 @@ type Input struct {
 	Start, End int
 }
 
+// Answers says whether an item from index from on is the output of the call.
+func (in Input) Answers(callID string, from int) bool {
+	for _, item := range in.Items[from:] {
+		if item.Role == RoleCallOutput && item.CallID == callID {
+			return true
+		}
+	}
+	return false
+}
+
 // Facts are the members of a body that the planner looks at, read once.
 type Facts struct {
 	Model              string

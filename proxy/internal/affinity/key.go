@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"net/textproto"
 	"regexp"
 	"strings"
@@ -28,20 +30,11 @@ func (k Key) String() string { return k.Kind.String() + ":" + k.Short() }
 // Short is the first 12 hex digits.
 func (k Key) Short() string { return hex.EncodeToString(k.Digest[:6]) }
 
-// Forwarded is a key that another replica derived; only a verified peer may
-// send one.
-type Forwarded struct {
-	Kind  Kind
-	Value string
-}
-
 // Source is what a key is derived from.
 type Source struct {
 	// Client is the scope: the name of the client's key.
 	Client string
-	// Forwarded is set for a verified request of another replica.
-	Forwarded *Forwarded
-	Header    map[string][]string
+	Header map[string][]string
 	// PromptCacheKey is the body's prompt_cache_key, trimmed; empty = absent.
 	PromptCacheKey string
 	// RequestID makes a key of its own where nothing else does.
@@ -55,12 +48,10 @@ const TurnStateHeader = "X-Codex-Turn-State"
 // Underscores survive only where no intermediary drops them.
 var processSessionHeaders = []string{"Session_id", "Session-Id", "X-Codex-Session-Id", "X-Codex-Conversation-Id"}
 
-// Derive returns the key of a request: the first of forwarded key, turn state,
-// thread, process session, prompt cache key and request id.
+// Derive returns the key of a request: the first of turn state, thread, process
+// session, prompt cache key and request id. A turn that another replica sends
+// comes with its key.
 func Derive(s Source) Key {
-	if s.Forwarded != nil {
-		return newKey(s.Forwarded.Kind, s.Client, s.Forwarded.Value)
-	}
 	if token := TurnState(s.Header); token != "" {
 		return TurnStateKey(s.Client, token)
 	}
@@ -147,4 +138,35 @@ func frame(w writer, s string) {
 	binary.BigEndian.PutUint64(size[:], uint64(len(s)))
 	_, _ = w.Write(size[:])
 	_, _ = w.Write(unsafe.Slice(unsafe.StringData(s), len(s))) // a hash only reads
+}
+
+// Name is the whole key as text: two hex digits of the kind and 64 of the
+// digest. It names the key outside the process.
+func (k Key) Name() string {
+	return hex.EncodeToString(append([]byte{byte(k.Kind)}, k.Digest[:]...))
+}
+
+// ParseKey reads what Name wrote.
+func ParseKey(name string) (Key, bool) {
+	raw, err := hex.DecodeString(name)
+	if err != nil || len(raw) != 1+sha256.Size || int(raw[0]) >= len(kindNames) {
+		return Key{}, false
+	}
+	k := Key{Kind: Kind(raw[0])}
+	copy(k.Digest[:], raw[1:])
+	return k, true
+}
+
+// MarshalText writes a digest as hex digits.
+func (d Digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (d *Digest) UnmarshalText(text []byte) error {
+	if len(text) != 2*sha256.Size {
+		return errors.New("a digest has 64 hex digits")
+	}
+	if _, err := hex.Decode(d[:], text); err != nil {
+		return fmt.Errorf("a digest has 64 hex digits: %w", err)
+	}
+	return nil
 }

@@ -9,9 +9,11 @@ import (
 // Output is one output item of a response, as far as it is needed to recognise
 // the item when a client sends it back as history.
 type Output struct {
-	Role   Role
-	CallID string
-	Core   Digest
+	Role Role `json:"role,omitempty"`
+	// Type is the item's own; set for calls.
+	Type   string `json:"type,omitempty"`
+	CallID string `json:"call,omitempty"`
+	Core   Digest `json:"core,omitzero"`
 }
 
 // ReadOutput reads the item of a response.output_item.done event.
@@ -19,7 +21,7 @@ func ReadOutput(item []byte) Output {
 	v := gjson.Parse(view(item))
 	o := Output{Role: roleOf(v.Get("type").Str, v.Get("role").Str)}
 	if o.Role == RoleCall {
-		o.CallID = strings.Clone(v.Get("call_id").Str)
+		o.Type, o.CallID = callType(v.Get("type").Str), strings.Clone(v.Get("call_id").Str)
 	}
 	o.Core, _ = newHasher().core(v, o.Role)
 	return o
@@ -72,4 +74,15 @@ func (c *hasher) core(v gjson.Result, role Role) (Digest, bool) {
 	var d Digest
 	c.h.Sum(d[:0])
 	return d, true
+}
+
+// callType shares the common names, so that a record does not hold a copy of
+// each.
+func callType(name string) string {
+	for _, known := range [...]string{"function_call", "custom_tool_call", "apply_patch_call", "local_shell_call", "web_search_call"} {
+		if name == known {
+			return known
+		}
+	}
+	return strings.Clone(name)
 }

@@ -4,14 +4,19 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/session"
+	"github.com/causeway-dev/causeway/proxy/internal/store"
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
@@ -26,6 +31,12 @@ type Options struct {
 	Hold time.Duration
 	// MaxSessions bounds the sessions in memory; 0 = session.DefaultMaxSessions.
 	MaxSessions int
+	// Store holds what outlives sessions, and Holder is this process in it; nil =
+	// the memory of this process. Close closes it.
+	Store  store.Store
+	Holder store.Holder
+	// Router knows the other replicas; nil = there are none.
+	Router Router
 }
 
 // DefaultHold is the longest that clients wait for a head without harm.
@@ -38,19 +49,47 @@ type Bridge struct {
 	hold     time.Duration
 	sessions *session.Registry
 	dialers  dialers
+	router   Router
+	durable  *durable // nil = the memory of this process
 }
 
-// New makes a Bridge; it starts nothing.
+// New makes a Bridge; Close ends what it starts.
 func New(o Options) *Bridge {
-	b := &Bridge{log: o.Logger, metrics: o.Metrics, hold: o.Hold}
+	b := &Bridge{log: o.Logger, metrics: o.Metrics, hold: o.Hold, router: o.Router}
 	if b.hold == 0 {
 		b.hold = DefaultHold
 	}
-	b.sessions = session.NewRegistry(session.Services{
+	services := session.Services{
 		Accounts: o.Accounts, Dialer: b.dialers.of, Observer: observer{o.Metrics}, Log: o.Logger, MaxSessions: o.MaxSessions,
-	})
+	}
+	if o.Store != nil {
+		b.durable = newDurable(o.Store, o.Logger, o.Metrics, func(h store.Held, current store.Entry) { b.sessions.Fenced(h, current) })
+		b.durable.services(&services, o.Holder)
+	}
+	b.sessions = session.NewRegistry(services)
 	return b
 }
+
+// StoreState is how far the store is behind; zero without a shared one.
+func (b *Bridge) StoreState() telemetry.StoreState {
+	if b.durable == nil {
+		return telemetry.StoreState{}
+	}
+	return b.durable.state()
+}
+
+// Overview describes all sessions.
+func (b *Bridge) Overview() session.Overview { return b.sessions.Overview() }
+
+// Views describes up to limit sessions, the most recently used first, and counts
+// them all.
+func (b *Bridge) Views(limit int) ([]session.View, int) { return b.sessions.Views(limit) }
+
+// Detail describes the session whose key is shown so.
+func (b *Bridge) Detail(key string) (session.Detail, bool) { return b.sessions.Detail(key) }
+
+// ResetCircuits closes all retry circuits, once for each token.
+func (b *Bridge) ResetCircuits(token string) { b.sessions.ResetCircuits(token) }
 
 // Sessions counts the sessions in memory.
 func (b *Bridge) Sessions() session.Counts { return b.sessions.Counts() }
@@ -60,7 +99,15 @@ func (b *Bridge) Sessions() session.Counts { return b.sessions.Counts() }
 func (b *Bridge) Close(ctx context.Context) {
 	b.sessions.Close(ctx)
 	b.dialers.close()
+	if b.durable != nil {
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+		defer cancel()
+		b.durable.close(flush, b.log)
+	}
 }
+
+// flushTime is how long the end of a proxy waits for the store.
+const flushTime = 3 * time.Second
 
 // dialers keeps the dialer of the newest configuration. A dialer depends only on
 // deadlines and trusted certificates, so that most reloads keep it.
@@ -96,46 +143,6 @@ func (d *dialers) close() {
 	}
 }
 
-// observer turns what sessions tell into metrics.
-type observer struct{ metrics *telemetry.Metrics }
-
-func (o observer) AttemptDone(t session.Transport, row string) {
-	o.metrics.AttemptDone(transportOf(t), outcomeOfRow(row))
-	if row == "cut" || row == "cut_eventless" || row == "liveness" || row == "garbage" || row == "idle" {
-		o.metrics.Truncated()
-	}
-}
-
-func (o observer) RequestSent(_ session.Transport, bytes int64) {
-	o.metrics.UpstreamBytes(telemetry.Sent, int(bytes))
-}
-
-func (o observer) Unmatched() { o.metrics.Unmatched() }
-
-func transportOf(t session.Transport) telemetry.Transport {
-	if t == session.WebSocket {
-		return telemetry.TransportWebSocket
-	}
-	return telemetry.TransportHTTP
-}
-
-var rowOutcomes = map[string]telemetry.Outcome{
-	"completed": telemetry.OutcomeOK, "incomplete": telemetry.OutcomeOK, "client_gone": telemetry.OutcomeCallerGone,
-	"not_sent": telemetry.OutcomeConnect, "no_websocket": telemetry.OutcomeConnect,
-	"account_fault": telemetry.OutcomeLimited, "refused": telemetry.OutcomeUpstreamError,
-	"cut": telemetry.OutcomeTruncated, "cut_eventless": telemetry.OutcomeTruncated,
-	"liveness": telemetry.OutcomeTruncated, "garbage": telemetry.OutcomeTruncated,
-	"idle": telemetry.OutcomeTimeout, "silent": telemetry.OutcomeTimeout, "budget": telemetry.OutcomeTimeout,
-	"local": telemetry.OutcomeInternal,
-}
-
-func outcomeOfRow(row string) telemetry.Outcome {
-	if o, ok := rowOutcomes[row]; ok {
-		return o
-	}
-	return telemetry.OutcomeUpstreamError
-}
-
 // isCodex says whether a client understands Codex' own events. SDKs do not:
 // some of them fail on an event type they do not know.
 func isCodex(req *Request) bool {
@@ -160,15 +167,20 @@ func soleClient(rt *config.Runtime) bool {
 }
 
 // turn makes the session's view of a request.
-func (b *Bridge) turn(req *Request) *session.Turn {
+func (b *Bridge) turn(ctx context.Context, req *Request) (*session.Turn, *failure.Failure) {
 	facts := affinity.Read(req.Body)
 	t := &session.Turn{ID: req.ID, Client: req.Client, Header: req.Header, Body: req.Body, Facts: facts,
 		Runtime: req.Runtime, Out: session.NewOutbox()}
 	source := affinity.Source{Client: req.Client, Header: req.Header, PromptCacheKey: facts.PromptCacheKey, RequestID: req.ID}
 	t.Key = affinity.Derive(source)
+	t.Stay = b.router == nil || req.Forwarded != nil
 	if token := affinity.TurnState(req.Header); token != "" {
 		t.TurnState = token
-		if key, ok := b.sessions.ByTurnState(req.Client, token); ok {
+		key, ok, err := b.sessions.ByTurnState(ctx, req.Client, token)
+		if err != nil {
+			return nil, unknownOwner()
+		}
+		if ok {
 			t.Key, t.Echoed = key, true
 		} else if affinity.ProxyMade(token) {
 			// A token of ours that no one here knows: fall back to what else the
@@ -179,7 +191,10 @@ func (b *Bridge) turn(req *Request) *session.Turn {
 		t.TurnState = newTurnState()
 	}
 	if id := facts.PreviousResponseID; id != "" {
-		owner, known := b.sessions.Owner(req.Client, id)
+		owner, known, err := b.sessions.Owner(ctx, req.Client, id)
+		if err != nil {
+			return nil, unknownOwner()
+		}
 		if !known {
 			owner.MayPass = soleClient(req.Runtime)
 		}
@@ -188,10 +203,29 @@ func (b *Bridge) turn(req *Request) *session.Turn {
 		}
 		t.Owner = owner
 	}
+	if req.Forwarded != nil {
+		t.Key = *req.Forwarded // the other replica has seen the client itself
+	}
 	if t.Key.Kind == affinity.KindRequest {
 		t.Transport = session.HTTP
 	}
-	return t
+	if t.Key.Kind.Hard() {
+		t.Fingerprint = fingerprint(req.Body)
+	}
+	return t, nil
+}
+
+// fingerprint identifies a request among the few of its session. Nothing depends
+// on it beyond them, so that speed counts and strength does not.
+func fingerprint(body []byte) string {
+	return strconv.FormatUint(xxhash.Sum64(body), 16) + "-" + strconv.Itoa(len(body))
+}
+
+// unknownOwner is the answer to a turn that builds on a conversation which only
+// the store knows, while the store does not answer.
+func unknownOwner() *failure.Failure {
+	return failure.New(failure.StoreUnavailable,
+		"The store that knows this conversation does not answer; retry later, or send the whole conversation.", failure.Reason("store"))
 }
 
 // responseHeader sets what every turn's answer carries.

@@ -5,6 +5,7 @@ package bridge
 import (
 	"net/http"
 
+	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
 )
 
@@ -31,6 +32,9 @@ type Request struct {
 	Body []byte
 	// Stream says whether the client asked for SSE.
 	Stream bool
+	// Forwarded is the session key that the replica derived from which the turn
+	// came; nil = it came from a client.
+	Forwarded *affinity.Key
 	// Runtime is the configuration the whole turn is served under.
 	Runtime *config.Runtime
 }

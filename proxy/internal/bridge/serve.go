@@ -18,21 +18,70 @@ import (
 func (b *Bridge) ServeTurn(w http.ResponseWriter, r *http.Request, req *Request) {
 	start := time.Now()
 	b.metrics.ClientBytes(telemetry.Received, len(req.Body))
-	t := b.turn(req)
-	detach := b.sessions.Submit(t)
-	defer detach()
-	// The session alone keeps the body, and only as long as it may send it again.
-	req.Body = nil
-	s := &serving{bridge: b, req: req, turn: t, start: start, route: routeOf(req.Route)}
-	var outcome telemetry.Outcome
+	s := &serving{bridge: b, req: req, start: start, route: routeOf(req.Route), transport: telemetry.TransportJSON}
 	if req.Stream {
 		s.transport = telemetry.TransportSSE
-		outcome = s.stream(r.Context(), w)
-	} else {
-		s.transport = telemetry.TransportJSON
-		outcome = s.collect(r.Context(), w)
+	}
+	t, refusal := b.turn(r.Context(), req)
+	if refusal != nil {
+		w.Header().Set("X-Request-Id", req.ID)
+		refusal.WriteHTTP(w)
+		b.metrics.RequestDone(s.route, s.transport, outcomeOf(refusal), time.Since(start))
+		return
+	}
+	if b.forward(w, r, req, t, b.owner(t)) {
+		return // the owner counts it
+	}
+	outcome, elsewhere := s.serve(r.Context(), w, t)
+	if elsewhere != "" {
+		if b.forward(w, r, req, t, elsewhere) {
+			return
+		}
+		// The owner does not take it, and nothing was done for it: it is served
+		// here as far as that is possible without the session's record.
+		stay := b.again(t, req)
+		outcome, _ = s.serve(r.Context(), w, stay)
 	}
 	b.metrics.RequestDone(s.route, s.transport, outcome, time.Since(start))
+}
+
+// owner is the peer address of the replica that should hold the session of t;
+// empty = this one.
+func (b *Bridge) owner(t *session.Turn) string {
+	if b.router == nil || t.Stay || !t.Key.Kind.Hard() {
+		return ""
+	}
+	return b.router.Owner(t.Key)
+}
+
+// forward sends a turn to a peer; false = it is to be served here.
+func (b *Bridge) forward(w http.ResponseWriter, r *http.Request, req *Request, t *session.Turn, address string) bool {
+	return address != "" && b.router != nil && b.router.Forward(w, r, req, t.Key, address)
+}
+
+// again is a turn that was answered with the address of another replica, to be
+// served here after all.
+func (b *Bridge) again(t *session.Turn, req *Request) *session.Turn {
+	return &session.Turn{ID: t.ID, Client: t.Client, Key: t.Key, Header: t.Header, Body: req.Body, Facts: t.Facts, Runtime: t.Runtime,
+		Owner: t.Owner, TurnState: t.TurnState, Echoed: t.Echoed, Transport: t.Transport, Fingerprint: t.Fingerprint,
+		Stay: true, Out: session.NewOutbox()}
+}
+
+// serve hands the turn to its session and relays the answer, unless another
+// replica has the session.
+func (s *serving) serve(ctx context.Context, w http.ResponseWriter, t *session.Turn) (outcome telemetry.Outcome, elsewhere string) {
+	s.turn = t
+	detach := s.bridge.sessions.Submit(t)
+	defer detach()
+	if s.req.Stream {
+		outcome, elsewhere = s.stream(ctx, w)
+	} else {
+		outcome, elsewhere = s.collect(ctx, w)
+	}
+	if outcome == telemetry.OutcomeOK && elsewhere == "" {
+		s.bridge.sessions.Delivered(t)
+	}
+	return outcome, elsewhere
 }
 
 func routeOf(r Route) telemetry.Route {
@@ -57,12 +106,13 @@ type serving struct {
 func (s *serving) firstEvent() {
 	if !s.seenFirst {
 		s.seenFirst = true
+		s.req.Body = nil // the session alone keeps it, and only as long as it may send it again
 		s.bridge.metrics.FirstEvent(s.route, s.transport, time.Since(s.start))
 	}
 }
 
 // stream relays the turn as server-sent events.
-func (s *serving) stream(ctx context.Context, w http.ResponseWriter) telemetry.Outcome {
+func (s *serving) stream(ctx context.Context, w http.ResponseWriter) (outcome telemetry.Outcome, elsewhere string) {
 	out := newEventStream(w, isCodex(s.req))
 	out.commit = func(h http.Header) { responseHeader(h, s.req, s.turn) }
 	defer func() { s.bridge.metrics.ClientBytes(telemetry.Sent, out.bytes) }()
@@ -84,23 +134,26 @@ func (s *serving) stream(ctx context.Context, w http.ResponseWriter) telemetry.O
 			err := out.events(batch.Events)
 			spent = batch.Events
 			if err != nil {
-				return telemetry.OutcomeCallerGone
+				return telemetry.OutcomeCallerGone, ""
+			}
+			if batch.Ended && batch.Elsewhere != "" && !out.committed {
+				return telemetry.OutcomeRefused, batch.Elsewhere
 			}
 			if batch.Ended {
-				return s.endStream(w, out, batch.Failure)
+				return s.endStream(w, out, batch.Failure), ""
 			}
 		case <-hold.C:
 			if out.open() != nil {
-				return telemetry.OutcomeCallerGone
+				return telemetry.OutcomeCallerGone, ""
 			}
 		case <-keepalive.C:
 			wait, err := out.keepalive(every)
 			if err != nil {
-				return telemetry.OutcomeCallerGone
+				return telemetry.OutcomeCallerGone, ""
 			}
 			keepalive.Reset(wait)
 		case <-ctx.Done():
-			return telemetry.OutcomeCallerGone
+			return telemetry.OutcomeCallerGone, ""
 		}
 	}
 }
@@ -123,7 +176,7 @@ func (s *serving) endStream(w http.ResponseWriter, out *eventStream, f *failure.
 
 // collect waits for the end and answers with one JSON body. Nothing is sent
 // before, so that every failure keeps its status.
-func (s *serving) collect(ctx context.Context, w http.ResponseWriter) telemetry.Outcome {
+func (s *serving) collect(ctx context.Context, w http.ResponseWriter) (outcome telemetry.Outcome, elsewhere string) {
 	c := collector{}
 	var spent []upstream.Event
 	for {
@@ -137,11 +190,14 @@ func (s *serving) collect(ctx context.Context, w http.ResponseWriter) telemetry.
 				c.add(&batch.Events[i])
 			}
 			spent = batch.Events
+			if batch.Ended && batch.Elsewhere != "" {
+				return telemetry.OutcomeRefused, batch.Elsewhere
+			}
 			if batch.Ended {
-				return s.answer(w, &c, batch.Failure)
+				return s.answer(w, &c, batch.Failure), ""
 			}
 		case <-ctx.Done():
-			return telemetry.OutcomeCallerGone
+			return telemetry.OutcomeCallerGone, ""
 		}
 	}
 }
@@ -175,7 +231,8 @@ func (s *serving) answer(w http.ResponseWriter, c *collector, f *failure.Failure
 // outcomeOf counts a failure.
 func outcomeOf(f *failure.Failure) telemetry.Outcome {
 	switch f.Code {
-	case failure.QueueTimeout, failure.NoAccounts, failure.OwnerUnavailable, failure.Draining:
+	case failure.QueueTimeout, failure.NoAccounts, failure.OwnerUnavailable, failure.Draining,
+		failure.CircuitOpen, failure.OutcomeUnknown, failure.InstanceMismatch, failure.StoreUnavailable:
 		return telemetry.OutcomeRefused
 	case failure.EventlessTimeout, failure.StreamIdleTimeout:
 		return telemetry.OutcomeTimeout

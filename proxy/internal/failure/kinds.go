@@ -36,6 +36,12 @@ const (
 	UpstreamAuth             = "upstream_account_rejected"
 	RateLimitExceeded        = "rate_limit_exceeded"
 	InternalError            = "internal_error"
+	// Of sessions: the circuit of a key is open, the outcome of an identical turn is
+	// not known, another replica owns the key, the store does not answer.
+	CircuitOpen      = "upstream_request_timeout"
+	OutcomeUnknown   = "upstream_operation_status_unknown"
+	InstanceMismatch = "bridge_instance_mismatch"
+	StoreUnavailable = "store_unavailable"
 )
 
 type kind struct {
@@ -81,4 +87,8 @@ var kinds = map[string]kind{
 	UpstreamError:            {http.StatusBadGateway, typeServer, 0},
 	UpstreamAuth:             {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
 	InternalError:            {http.StatusInternalServerError, typeServer, 0},
+	CircuitOpen:              {http.StatusServiceUnavailable, typeServer, time.Second},
+	OutcomeUnknown:           {http.StatusServiceUnavailable, typeServer, time.Second},
+	InstanceMismatch:         {http.StatusConflict, typeServer, time.Second},
+	StoreUnavailable:         {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/store"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
@@ -36,6 +38,7 @@ type actor struct {
 	key      affinity.Key
 	registry *Registry
 	services *Services
+	world    world
 	log      *slog.Logger
 
 	mail   chan any
@@ -46,9 +49,17 @@ type actor struct {
 	ctx    context.Context //nolint:containedctx // the actor's own life, not a request's
 	cancel context.CancelFunc
 
-	record    Record
+	record   Record
+	policy   Policy // of the newest turn
+	own      ownership
+	earlier  earlierTurns
+	replayed toolCalls
+	history  history
+	shown    notice // what the registry was last told
+
 	link      *link   // where the next turn goes; nil = none open
 	leaving   []*link // links that take no further turn
+	arriving  []*flight
 	flights   []*flight
 	idleSince time.Time
 	closing   bool // no turn comes any more
@@ -59,6 +70,7 @@ type actor struct {
 type (
 	submitted struct{ turn *Turn }
 	detached  struct{ turn *Turn }
+	delivered struct{ turn *Turn }
 	leased    struct {
 		flight  *flight
 		attempt int
@@ -77,6 +89,22 @@ type (
 		attempt int
 		err     error
 	}
+	claimed struct {
+		claim   store.Claimed
+		err     error
+		started time.Duration
+	}
+	fenced struct {
+		held    store.Held
+		current store.Entry
+	}
+	recalled struct {
+		flight *flight
+		events [][]byte
+		err    error
+	}
+	reset    struct{ token string }
+	asking   struct{ answer chan<- Detail }
 	evicted  struct{}
 	draining struct{ force bool }
 	inbound  struct {
@@ -86,16 +114,26 @@ type (
 	}
 )
 
-func newActor(key affinity.Key, r *Registry, record Record) *actor {
+func newActor(key affinity.Key, r *Registry) *actor {
 	a := &actor{
-		key: key, registry: r, services: &r.services, record: record,
+		key: key, registry: r, services: &r.services, world: r.world,
 		log:  r.services.Log.With("session", key.Short(), "kind", key.Kind.String()),
 		mail: make(chan any, mailSize), frames: make(chan inbound, framesSize), done: make(chan struct{}),
-		timer: time.NewTimer(time.Hour), idleSince: time.Now(),
+		timer: time.NewTimer(time.Hour), idleSince: r.world.now(),
 	}
+	a.own.kept = kept(key)
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
 }
+
+// kept says whether the record of a key outlives its session, and whether
+// failures count against it: keys that a client can name again and that promise
+// continuity. A lane for one turn never comes again.
+func kept(key affinity.Key) bool {
+	return key.Kind.Hard() && (!key.Kind.Lane() || key.Kind == affinity.KindModelParallel)
+}
+
+func (a *actor) now() time.Time { return a.world.now() }
 
 func (a *actor) run() {
 	defer a.stop()
@@ -103,29 +141,74 @@ func (a *actor) run() {
 		select {
 		case m := <-a.mail:
 			a.handle(m)
-			a.advance()
-			a.arm()
 		case in := <-a.frames:
 			a.receive(in)
 			a.advance()
+			if a.retired() {
+				return
+			}
+			continue // events only move deadlines back
 		case <-a.timer.C:
-			a.armed = time.Time{}
-			a.expire(time.Now())
-			a.advance()
-			a.arm()
+			a.wake()
 		}
-		if a.idle() && a.registry.retire(a) {
+		if a.retired() {
 			return
 		}
 	}
 }
 
+// handle takes one message.
+func (a *actor) handle(m any) {
+	switch m := m.(type) {
+	case submitted:
+		a.submit(m.turn)
+	case detached:
+		a.detach(m.turn)
+	case delivered:
+		a.delivered(m.turn)
+	case leased:
+		a.leased(m)
+	case dialed:
+		a.dialed(m)
+	case sent:
+		a.sent(m)
+	case claimed:
+		a.claimed(m)
+	case fenced:
+		a.fenced(m)
+	case recalled:
+		a.recalled(m)
+	case reset:
+		a.apply(Event{Reset: m.token})
+		a.persist()
+	case asking:
+		m.answer <- a.detail()
+	case evicted:
+		a.closing = true
+	case draining:
+		a.drain(m.force)
+	}
+	a.advance()
+	a.arm()
+}
+
+// wake looks at the deadlines.
+func (a *actor) wake() {
+	a.armed = time.Time{}
+	a.expire(a.now())
+	a.advance()
+	a.arm()
+}
+
+// retired says whether the actor ends now.
+func (a *actor) retired() bool { return a.idle() && a.registry.retire(a) }
+
 // idle says whether nothing keeps the actor.
 func (a *actor) idle() bool {
-	if len(a.flights) > 0 || len(a.leaving) > 0 {
+	if len(a.flights) > 0 || len(a.arriving) > 0 || len(a.leaving) > 0 || a.own.claiming {
 		return false
 	}
-	return a.closing || time.Since(a.idleSince) >= idleLimit(a.key.Kind)
+	return a.closing || a.now().Sub(a.idleSince) >= idleLimit(a.key.Kind)
 }
 
 // idleLimit is how long a session without a turn keeps its socket. Coding agents
@@ -143,56 +226,78 @@ func idleLimit(k affinity.Kind) time.Duration {
 	return 0
 }
 
-// post hands a message to the actor from another goroutine; false = it has ended.
-func (a *actor) post(m any) bool {
-	select {
-	case a.mail <- m:
-		return true
-	case <-a.done:
-		return false
+// apply changes the record. What changes while nobody owns it is kept, to be
+// said again once the stored record is known.
+func (a *actor) apply(e Event) {
+	now := a.now()
+	before := a.record.Version
+	a.record = Apply(a.record, e, now)
+	if a.record.Version != before {
+		a.own.missed(e, now)
 	}
 }
 
-func (a *actor) handle(m any) {
-	switch m := m.(type) {
-	case submitted:
-		a.submit(m.turn)
-	case detached:
-		a.detach(m.turn)
-	case leased:
-		a.leased(m)
-	case dialed:
-		a.dialed(m)
-	case sent:
-		a.sent(m)
-	case evicted:
-		a.closing = true
-	case draining:
-		a.drain(m.force)
-	}
-}
-
-// submit takes a turn in, refuses it, or passes it to a lane beside this one.
+// submit takes a turn in.
 func (a *actor) submit(t *Turn) {
 	if t.at.gone.Load() { // it will not hear of a detach that came before
 		t.Out.end(nil)
 		a.registry.release(a)
 		return
 	}
-	f := &flight{turn: t, submitted: time.Now(), transport: t.Transport}
+	a.policy = PolicyOf(t.Runtime.Bundle.Circuit)
+	a.arriving = append(a.arriving, &flight{turn: t, submitted: a.now(), transport: t.Transport})
+	a.claim()
+	a.admitAll()
+}
+
+// admitAll admits the turns that wait for the record, as far as it is known.
+func (a *actor) admitAll() {
+	for len(a.arriving) > 0 {
+		f := a.arriving[0]
+		switch a.known(f) {
+		case recordAwaited:
+			return
+		case recordUnknown:
+			a.arriving = a.arriving[1:]
+			a.refuse(f, storeUnavailable())
+		case recordKnown:
+			a.arriving = a.arriving[1:]
+			a.admit(f)
+		}
+	}
+	a.arriving = nil
+}
+
+// refuse ends a turn that was never admitted.
+func (a *actor) refuse(f *flight, end *failure.Failure) {
+	f.turn.Out.end(end)
+	f.stage = stageSettled
+	a.idleSince = a.now()
+	a.registry.release(a)
+}
+
+// admit takes a turn in, answers it from what is known, refuses it, or passes it
+// to a lane beside this one.
+func (a *actor) admit(f *flight) {
+	if a.answeredBefore(f) {
+		return
+	}
 	needs, refusal := Route(a.question(f, Target{}))
+	if refusal == nil {
+		refusal = a.suppressed(f)
+	}
 	if refusal != nil {
-		t.Out.end(refusal)
-		a.registry.release(a)
+		a.refuse(f, refusal)
 		return
 	}
 	f.needs = needs
 	if lane, ok := a.laneFor(f); ok {
+		f.stage = stageSettled
 		a.registry.release(a)
-		a.registry.submitTo(lane, t)
+		a.registry.submitTo(lane, f.turn)
 		return
 	}
-	a.registry.alias(t, a.key)
+	a.registry.alias(f.turn, a.key)
 	a.flights = append(a.flights, f)
 }
 
@@ -217,13 +322,14 @@ func (a *actor) laneFor(f *flight) (affinity.Key, bool) {
 
 // advance starts the next waiting turn when the way is free.
 func (a *actor) advance() {
+	a.admitAll()
 	if a.link != nil && !a.link.free() {
 		return
 	}
 	var next *flight
 	for _, f := range a.flights {
 		switch f.stage {
-		case stageLeasing, stageDialing, stageQueued, stageSending:
+		case stageLeasing, stageDialing, stageQueued, stageSending, stagePausing:
 			if !f.gone {
 				return
 			}
@@ -231,7 +337,7 @@ func (a *actor) advance() {
 			if next == nil {
 				next = f
 			}
-		case stageSent, stageSettled:
+		case stageSent, stageSettled, stageRecalling:
 		}
 	}
 	if next != nil {
@@ -241,5 +347,5 @@ func (a *actor) advance() {
 
 func (a *actor) question(f *flight, target Target) Question {
 	return Question{Facts: f.turn.Facts, Hard: a.key.Kind.Hard(), Owner: f.turn.Owner, Record: a.record,
-		Target: target, Whole: f.recovered}
+		Target: target, Whole: f.whole, Unowned: a.own.kept && !a.own.valid()}
 }

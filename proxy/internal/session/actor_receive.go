@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +85,7 @@ func responseID(data []byte) string {
 func (a *actor) event(f *flight, e upstream.Event) {
 	f.expiring = time.Time{}
 	if e.Kind.Lifecycle() {
-		f.lastEvent = time.Now()
+		f.lastEvent = a.now()
 	}
 	switch e.Kind {
 	case upstream.KindVendor, upstream.KindKeepalive:
@@ -102,8 +103,13 @@ func (a *actor) event(f *flight, e upstream.Event) {
 		f.facts = append(f.facts, Fact{Kind: FactFault, Fault: &fault})
 		a.judge(f, &e)
 	case upstream.KindItemDone:
-		item := gjson.Get(view(e.Data), "item")
-		f.outputs = append(f.outputs, affinity.ReadOutput(bytesOf(item.Raw)))
+		item := bytesOf(gjson.Get(view(e.Data), "item").Raw)
+		f.outputs = append(f.outputs, affinity.ReadOutput(item))
+		if f.hasActed(item) {
+			f.noteOnce(FactProgress)
+			e.Release()
+			return
+		}
 		a.progress(f, e)
 	case upstream.KindInProgress, upstream.KindItemAdded, upstream.KindOther:
 		a.progress(f, e)
@@ -115,6 +121,9 @@ func (a *actor) created(f *flight, e upstream.Event) {
 	f.noteOnce(FactCreated)
 	if f.link.uncreated == f {
 		f.link.uncreated = nil
+	}
+	if f.probe {
+		a.probe(f, ProbeProved)
 	}
 	a.head(f)
 	a.relay(f, e)
@@ -148,6 +157,7 @@ func (a *actor) relay(f *flight, e upstream.Event) {
 		return
 	}
 	lifecycle := e.Kind.Lifecycle()
+	a.spoolEvent(f, &e)
 	if f.turn.Out.push(e) {
 		if lifecycle && f.facts[len(f.facts)-1].Kind != FactDelivered {
 			f.note(FactDelivered)
@@ -157,6 +167,22 @@ func (a *actor) relay(f *flight, e upstream.Event) {
 	}
 	a.abandon(f, failure.New(failure.DownstreamOverflow,
 		"The client reads more slowly than the response arrives; more than 8 MiB wait for it."))
+}
+
+// hasActed says whether a tool call must be kept from the client: it has got the
+// same one when it sent this turn before.
+func (f *flight) hasActed(item []byte) bool {
+	key, acts := CallKey(item)
+	if !acts {
+		return false
+	}
+	if i := slices.Index(f.before, key); i >= 0 {
+		f.before = slices.Delete(f.before, i, i+1)
+		f.duplicate = true
+		return true
+	}
+	f.calls = append(f.calls, key)
+	return false
 }
 
 func (a *actor) completed(f *flight, e upstream.Event) {

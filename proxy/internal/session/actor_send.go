@@ -17,14 +17,16 @@ func (a *actor) takeAccount(f *flight) {
 	ctx, cancel := context.WithTimeout(a.ctx, queueTimeout(f.turn.Runtime))
 	f.cancel = cancel
 	want := account.Want{Model: clone(f.turn.Facts.Model), Only: f.needs.Only, Prefer: f.needs.Prefer, Exclude: f.excluded}
-	attempt := f.attempt
-	go func() {
+	attempt, accounts := f.attempt, a.services.Accounts
+	a.world.beside(a, func() any {
 		defer cancel()
-		lease, err := a.services.Accounts.Acquire(ctx, want)
-		if !a.post(leased{f, attempt, lease, err}) && lease != nil {
-			lease.Release()
+		lease, err := accounts.Acquire(ctx, want)
+		return leased{f, attempt, lease, err}
+	}, func(m any) {
+		if l := m.(leased).lease; l != nil {
+			l.Release()
 		}
-	}()
+	})
 }
 
 func (a *actor) leased(m leased) {
@@ -57,6 +59,9 @@ func (a *actor) connect(f *flight) {
 	if f.transport == WebSocket && a.registry.withoutWebSocket(endpoint) {
 		f.transport = HTTP
 	}
+	if a.link != nil && a.link.generation < a.record.Health.MinGeneration {
+		a.leave(a.link, time.Time{}) // a socket that wedged; what runs on it may end
+	}
 	if a.link != nil && f.transport == WebSocket && a.link.transport == WebSocket && a.link.account == name {
 		if a.link.writing {
 			f.stage, a.link.next = stageQueued, f
@@ -66,7 +71,7 @@ func (a *actor) connect(f *flight) {
 		return
 	}
 	if a.link != nil && f.transport == WebSocket {
-		a.leave(a.link, time.Now()) // it belongs to another account
+		a.leave(a.link, a.now()) // it belongs to another account
 	}
 	target := upstream.Target{Endpoint: endpoint, Account: name, Credential: f.lease.Account().Credential}
 	dialer := a.services.Dialer(f.turn.Runtime)
@@ -80,13 +85,15 @@ func (a *actor) connect(f *flight) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	f.cancel = cancel
 	attempt := f.attempt
-	go func() {
+	a.world.beside(a, func() any {
 		defer cancel()
 		conn, err := dialer.WebSocket(ctx, target)
-		if !a.post(dialed{f, attempt, conn, err}) && err == nil {
-			conn.Close()
+		return dialed{f, attempt, conn, err}
+	}, func(m any) {
+		if d := m.(dialed); d.err == nil {
+			d.conn.Close()
 		}
-	}()
+	})
 }
 
 func (a *actor) dialed(m dialed) {
@@ -117,25 +124,8 @@ func (a *actor) open(f *flight, conn upstream.Conn) {
 		a.leaving = append(a.leaving, l)
 	}
 	a.registry.sockets.Add(1)
-	go a.read(l)
+	a.world.listen(a, l)
 	a.send(f, l)
-}
-
-// read is the permanent reader of a link: without one, pings go unanswered and a
-// dead socket is handed to the next turn.
-func (a *actor) read(l *link) {
-	for {
-		e, err := l.conn.Receive()
-		select {
-		case a.frames <- inbound{l, e, err}:
-		case <-a.done:
-			e.Release()
-			return
-		}
-		if err != nil {
-			return
-		}
-	}
 }
 
 // send plans the attempt and writes it. Nothing can change between the plan and
@@ -146,6 +136,9 @@ func (a *actor) send(f *flight, l *link) {
 		target.Connection = l.generation
 	}
 	plan, refusal := Make(a.question(f, target))
+	if refusal == nil {
+		refusal = a.takeProbe(f)
+	}
 	if refusal != nil {
 		if l.transport == HTTP {
 			a.close(l)
@@ -163,14 +156,29 @@ func (a *actor) send(f *flight, l *link) {
 		a.connect(f)
 		return
 	}
+	a.dispatch(f, l, plan)
+	attempt, observer := f.attempt, a.services.Observer
+	a.world.beside(a, func() any {
+		err := l.conn.Send(request)
+		if err == nil {
+			observer.RequestSent(l.transport, request.Size())
+		}
+		return sent{l, f, attempt, err}
+	}, nil)
+}
+
+// dispatch notes that the attempt goes out now.
+func (a *actor) dispatch(f *flight, l *link, plan Plan) {
 	f.plan, f.link, f.stage = plan, l, stageSending
 	f.known = affinity.Known{}
 	if plan.Whole { // the body holds the whole conversation, so its digest is known
 		in := f.turn.Facts.Input
 		f.known = affinity.Known{Items: len(in.Items), Prefix: in.Prefix()}
 	}
-	f.sent, f.expiring = time.Now(), time.Time{}
+	f.sent, f.expiring = a.now(), time.Time{}
 	f.lastEvent = f.sent
+	f.dispatches++
+	f.before, f.calls = a.replayed.of(f.turn.Fingerprint), nil
 	f.note(FactDispatched)
 	l.uncreated, l.live = f, append(l.live, f)
 	l.turns++
@@ -178,15 +186,9 @@ func (a *actor) send(f *flight, l *link) {
 	if l.transport == WebSocket {
 		f.turn.Out.setHead(l.conn.Header(), l.turns == 1)
 	}
-	a.record = Apply(a.record, Event{Served: &Served{l.account, clone(f.turn.Facts.Model)}}, f.sent)
-	attempt := f.attempt
-	go func() {
-		err := l.conn.Send(request)
-		if err == nil {
-			a.services.Observer.RequestSent(l.transport, request.Size())
-		}
-		a.post(sent{l, f, attempt, err})
-	}()
+	a.apply(Event{Sent: &Sent{l.account, clone(f.turn.Facts.Model)}})
+	f.sequence = a.record.Health.Sequence
+	a.recordTurn(f)
 }
 
 func (a *actor) sent(m sent) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
@@ -14,36 +15,68 @@ import (
 // client's end. event is the attempt's own last event, if it had one.
 func (a *actor) judge(f *flight, event *upstream.Event) {
 	e := Digest(f.facts)
-	v := Decide(e, TurnState{Plan: f.plan, Recovered: f.recovered, Redialed: f.redialed})
+	v := Decide(e, a.turnState(f, e))
 	a.services.Observer.AttemptDone(f.transport, v.Row)
-	a.log.Debug("Attempt ended", "turn", f.turn.ID, "attempt", f.attempt, "verdict", v.Row, "class", f.plan.Class.String(),
-		"anchor", f.plan.Provenance.String(), "dispatched", e.Dispatched, "life", e.Life, "delivered", e.Delivered)
 	a.affectAccount(f, v, e)
-	a.affectAnchor(f, v)
+	a.affectRecord(f, v)
 	if l := f.link; l != nil {
 		l.remove(f)
 		l.lastDone = f.responseID
 		if v.Retire {
-			a.leave(l, time.Now())
+			a.leave(l, a.now())
 		} else {
 			a.tidy(l)
 		}
 	}
-	if !f.gone && v.Recovery != RecoverNone && !a.forced {
+	if f.gone || a.forced {
+		v.Recovery = RecoverNone
+	}
+	a.remember(f, v, v.Recovery)
+	if v.Recovery != RecoverNone {
 		if event != nil {
 			event.Release()
 		}
+		a.persist()
 		a.recover(f, v, e)
 		return
 	}
+	if event != nil && v.Client == DeliverEvent {
+		a.spoolEvent(f, event)
+	}
+	a.recordOutcome(f, e)
+	a.noteCalls(f, v)
 	a.finish(f, v, e, event)
+	a.persist()
+}
+
+func (a *actor) turnState(f *flight, e Evidence) TurnState {
+	t := TurnState{Plan: f.plan, Recovered: f.spent, Redialed: f.redialed, CleanCloses: f.cleanCloses,
+		Prewarm: !f.turn.Facts.Generate, Duplicate: f.duplicate}
+	if k := e.Last.Kind; (k == FactEnded || k == FactFirstEventTimeout) && !e.Life && f.turn.Body != nil {
+		t.Neutral = affinity.Neutral(f.turn.Body)
+	}
+	return t
+}
+
+// noteCalls remembers the acting tool calls of a turn that broke.
+func (a *actor) noteCalls(f *flight, v Verdict) {
+	if !a.own.kept {
+		return
+	}
+	if v.Settles {
+		a.replayed.broke(f.turn.Fingerprint, nil)
+		return
+	}
+	if calls := append(a.replayed.of(f.turn.Fingerprint), f.calls...); len(calls) > 0 {
+		a.replayed.broke(f.turn.Fingerprint, calls)
+	}
 }
 
 func (a *actor) affectAccount(f *flight, v Verdict, e Evidence) {
 	if f.lease == nil {
 		return
 	}
-	now := time.Now()
+	now := a.now()
 	until := now.Add(limitPause)
 	if fault := e.Last.Fault; fault != nil {
 		if t, ok := account.ResetHint(fault.Header, fault.Raw, now); ok {
@@ -72,48 +105,75 @@ const (
 	connectPause  = 2 * time.Second
 )
 
-func (a *actor) affectAnchor(f *flight, v Verdict) {
-	now := time.Now()
+// affectRecord carries a verdict into the record, before anybody hears of it: a
+// client that resends at once is planned against what is known now.
+func (a *actor) affectRecord(f *flight, v Verdict) {
+	before := a.record.Anchor
+	if v.Strike != StrikeNone && a.own.kept && f.dispatches > 0 {
+		a.apply(Event{Struck: &Struck{Attempt: f.name(), Turn: f.turn.ID, Sequence: f.sequence, Class: v.Strike, Anchor: f.plan.Anchor,
+			Spared: f.plan.Provenance == Injected && f.plan.Whole, Policy: a.policy}})
+		a.services.Observer.Struck(v.Strike)
+		if f.probe {
+			f.probe = false
+			f.renewAt = time.Time{}
+			a.services.Observer.Probed("reopened")
+		}
+	}
 	switch v.Anchor {
 	case AnchorDies:
-		a.record = Apply(a.record, Event{Denied: f.plan.Anchor}, now)
-	case AnchorSuspected:
-		a.record = Apply(a.record, Event{Suspected: f.plan.Anchor}, now)
+		if f.plan.Anchor != "" {
+			a.apply(Event{Denied: clone(f.plan.Anchor)})
+		}
+	case AnchorWedges:
+		a.apply(Event{Wedged: &Wedged{Anchor: f.plan.Anchor, Generation: f.link.generation}})
 	case AnchorReplaced:
-		a.replaceAnchor(f, now)
+		a.replaceAnchor(f)
 	case AnchorKeeps:
+	}
+	if v.Settles && f.probe {
+		f.probe, f.renewAt = false, time.Time{}
+		a.services.Observer.Probed("closed")
+	}
+	if after := a.record.Anchor; after != nil && before != nil && after.ResponseID == before.ResponseID && after.Status > before.Status {
+		a.services.Observer.AnchorRetired(after.Cause)
 	}
 }
 
-func (a *actor) replaceAnchor(f *flight, now time.Time) {
-	if f.responseID == "" || !f.turn.Facts.Generate {
-		return // a prewarm is no turn to build on
-	}
+// replaceAnchor makes the response the next turn's anchor, if one can be built
+// on it, and settles the circuit.
+func (a *actor) replaceAnchor(f *flight) {
+	done := Completed{Sequence: f.sequence}
 	l := f.link
-	anchor := Anchor{ResponseID: f.responseID, Account: l.account}
-	if upstream.AnchorScope(f.turn.Runtime.Bundle.Pool.Provider.Type) == upstream.ScopeConnection {
-		anchor.Connection = l.generation
+	scoped := upstream.AnchorScope(f.turn.Runtime.Bundle.Pool.Provider.Type) == upstream.ScopeConnection
+	if f.responseID != "" {
+		anchor := Anchor{ResponseID: f.responseID, Account: l.account, Known: f.known}
+		if scoped {
+			anchor.Connection = l.generation
+		}
+		anchor.Known.Outputs = f.outputs
+		usable := l.transport == WebSocket && !f.gone || anchor.Connection == 0
+		// A proxy that has lost the key publishes nothing.
+		if usable && !f.turn.Facts.HasConversation && (!a.own.kept || a.own.valid()) {
+			done.Anchor = &anchor
+		}
+		owner := Owner{Known: true, Key: a.key, Account: l.account, Stored: f.turn.Facts.Store}
+		if l.transport == WebSocket {
+			owner.Connection = anchor.Connection
+		}
+		a.registry.remember(f.responseID, f.turn.Client, owner)
 	}
-	anchor.Known = f.known
-	anchor.Known.Outputs = f.outputs
-	usable := l.transport == WebSocket && !f.gone || anchor.Connection == 0
-	if usable && !f.turn.Facts.HasConversation {
-		a.record = Apply(a.record, Event{Completed: &anchor}, now)
-	}
-	owner := Owner{Known: true, Key: a.key, Account: l.account, Stored: f.turn.Facts.Store}
-	if l.transport == WebSocket {
-		owner.Connection = anchor.Connection
-	}
-	a.registry.owners.put(f.responseID, f.turn.Client, owner)
+	a.apply(Event{Completed: &done})
 }
 
 // recover starts the next attempt of the same turn.
 func (a *actor) recover(f *flight, v Verdict, e Evidence) {
 	f.attempt++
 	f.facts, f.link, f.responseID, f.outputs = nil, nil, "", nil
+	f.duplicate = false
 	if f.cancel != nil {
 		f.cancel()
 	}
+	a.services.Observer.Replayed(proofOf(v, e))
 	switch v.Recovery {
 	case RecoverRedial:
 		f.redialed = true
@@ -121,19 +181,48 @@ func (a *actor) recover(f *flight, v Verdict, e Evidence) {
 		a.registry.noteNoWebSocket(f.turn.Runtime.Bundle.Pool.Provider.Endpoint)
 		f.transport = HTTP
 	case RecoverOtherAccount:
-		if f.first == nil {
-			f.first = clientFailure(v, e, time.Now())
-		}
-		f.excluded = append(f.excluded, f.lease.Account().Name)
-		f.lease.Release()
-		f.lease, f.redialed, f.needs.Prefer = nil, false, ""
-		a.takeAccount(f)
+		a.otherAccount(f, v, e)
 		return
 	case RecoverWhole:
-		f.recovered = true
+		f.spent, f.whole = true, true
+	case RecoverAfterPause:
+		f.cleanCloses++
+		f.stage, f.resumeAt = stagePausing, a.now().Add(a.world.jitter(maxPause))
+		return
 	case RecoverNone:
 	}
 	a.connect(f)
+}
+
+// proofOf names what makes it legal to send a turn again.
+func proofOf(v Verdict, e Evidence) string {
+	switch {
+	case !e.Dispatched || e.Last.Kind == FactRefused:
+		return "unsubmitted"
+	case e.Last.Kind == FactFault:
+		return "denied"
+	case v.Recovery == RecoverWhole:
+		return "silent_anchor"
+	}
+	return "neutral"
+}
+
+// maxPause is the longest pause before a turn is sent again after a clean close,
+// so that the clients of a server that goes away do not come back as one.
+const maxPause = 2 * time.Second
+
+// otherAccount asks the next account.
+func (a *actor) otherAccount(f *flight, v Verdict, e Evidence) {
+	if f.first == nil {
+		f.first = clientFailure(v, e, a.now())
+	}
+	if e.Last.Kind == FactFirstEventTimeout {
+		f.spent = true // it may have run: this is the one time that it is sent again
+	}
+	f.excluded = append(f.excluded, f.lease.Account().Name)
+	f.lease.Release()
+	f.lease, f.redialed, f.needs.Prefer = nil, false, ""
+	a.takeAccount(f)
 }
 
 // finish gives the client its end.
@@ -155,7 +244,7 @@ func (a *actor) finish(f *flight, v Verdict, e Evidence, event *upstream.Event) 
 		a.settle(f, f.first)
 		return
 	}
-	a.settle(f, clientFailure(v, e, time.Now()))
+	a.settle(f, clientFailure(v, e, a.now()))
 }
 
 // settle ends a turn. It happens exactly once a turn.
@@ -164,6 +253,9 @@ func (a *actor) settle(f *flight, end *failure.Failure) {
 		return
 	}
 	f.stage = stageSettled
+	if f.probe {
+		a.probe(f, ProbeReturned)
+	}
 	if f.cancel != nil {
 		f.cancel()
 	}
@@ -177,13 +269,20 @@ func (a *actor) settle(f *flight, end *failure.Failure) {
 		}
 	}
 	f.turn.Out.end(end)
-	a.idleSince = time.Now()
+	a.idleSince = a.now()
 	a.registry.release(a)
 }
 
 // detach: the client is gone. What was not sent is dropped; what was sent gets a
 // moment to end, on a link that takes no other turn.
 func (a *actor) detach(t *Turn) {
+	for i, f := range a.arriving {
+		if f.turn == t {
+			a.arriving = slices.Delete(a.arriving, i, i+1)
+			a.refuse(f, nil)
+			return
+		}
+	}
 	for _, f := range a.flights {
 		if f.turn == t {
 			a.abandon(f, nil)
@@ -199,12 +298,16 @@ func (a *actor) abandon(f *flight, end *failure.Failure) {
 	f.gone = true
 	f.turn.Out.end(end)
 	f.turn.Out.detach()
+	if f.link == nil && f.stage == stageRecalling {
+		a.settle(f, nil)
+		return
+	}
 	if f.link == nil {
 		f.note(FactClientGone)
 		a.judge(f, nil)
 		return
 	}
-	a.leave(f.link, time.Now().Add(f.turn.Runtime.Deadlines.CancelGrace))
+	a.leave(f.link, a.now().Add(f.turn.Runtime.Deadlines.CancelGrace))
 	a.arm()
 }
 
@@ -231,11 +334,11 @@ func (a *actor) tidy(l *link) {
 		return
 	}
 	if l.transport == HTTP && l.until.IsZero() {
-		l.until = time.Now().Add(tailGrace)
+		l.until = a.now().Add(tailGrace)
 		a.arm()
 		return
 	}
-	if l.transport == HTTP && time.Now().Before(l.until) {
+	if l.transport == HTTP && a.now().Before(l.until) {
 		return
 	}
 	a.close(l)
@@ -253,7 +356,7 @@ func (a *actor) end(l *link) {
 		l.ended = true
 		l.conn.Close()
 		a.registry.sockets.Add(-1)
-		a.record = Apply(a.record, Event{ConnectionGone: l.generation}, time.Now())
+		a.apply(Event{ConnectionGone: l.generation})
 	}
 }
 

@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
+)
 
 // arm sets the timer to the next moment at which something is due. It is not
 // called for each event: events only move deadlines back, and a timer that fires
@@ -11,12 +15,11 @@ func (a *actor) arm() {
 		return
 	}
 	a.armed = next
-	a.timer.Reset(time.Until(next))
+	a.world.alarm(a, next)
 }
 
 func (a *actor) nextDue() time.Time {
-	now := time.Now()
-	next := now.Add(time.Hour)
+	next := a.now().Add(time.Hour)
 	earlier := func(t time.Time) {
 		if !t.IsZero() && t.Before(next) {
 			next = t
@@ -30,6 +33,20 @@ func (a *actor) nextDue() time.Time {
 			earlier(due)
 		} else {
 			earlier(f.expiring.Add(expiryGrace)) // due is past already
+		}
+	}
+	for _, f := range a.flights {
+		earlier(f.renewAt)
+		if f.stage == stagePausing {
+			earlier(f.resumeAt)
+		}
+	}
+	for _, f := range a.arriving {
+		if f.needsNoRecord() {
+			earlier(f.submitted.Add(claimWait))
+		} else {
+			earlier(a.own.failedAt.Add(claimRetry))
+			earlier(f.submitted.Add(queueTimeout(f.turn.Runtime)))
 		}
 	}
 	for _, l := range a.leaving {
@@ -92,16 +109,21 @@ func (a *actor) expire(now time.Time) {
 // catchUp takes in what has arrived on the connections.
 func (a *actor) catchUp() {
 	for {
-		select {
-		case in := <-a.frames:
-			a.receive(in)
-		default:
+		in, ok := a.world.pending(a)
+		if !ok {
 			return
 		}
+		a.receive(in)
 	}
 }
 
 func (a *actor) expireFlight(f *flight, now time.Time) {
+	if f.stage == stagePausing && !now.Before(f.resumeAt) && !f.gone {
+		a.connect(f)
+	}
+	if f.probe && !now.Before(f.renewAt) {
+		a.probe(f, ProbeRenewed)
+	}
 	due, kind := f.deadline()
 	if f.gone || f.stage == stageSettled || due.IsZero() || now.Before(due) {
 		f.expiring = time.Time{}
@@ -144,10 +166,17 @@ func (a *actor) drain(force bool) {
 			a.close(l)
 		}
 	}
+	if a.own.valid() {
+		a.services.Writer.Drain(a.own.held)
+	}
 	if !force {
 		return
 	}
 	a.forced = true
+	for _, f := range a.arriving {
+		a.refuse(f, failure.New(failure.Draining, "This proxy is going away; send the request again.", failure.Reason("drain")))
+	}
+	a.arriving = nil
 	for _, f := range append([]*flight(nil), a.flights...) {
 		f.note(FactLocal)
 		a.judge(f, nil)
@@ -159,6 +188,7 @@ func (a *actor) drain(force bool) {
 
 // stop releases what is left when the actor ends.
 func (a *actor) stop() {
+	a.giveUp()
 	close(a.done)
 	a.cancel()
 	a.timer.Stop()

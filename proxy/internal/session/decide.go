@@ -2,7 +2,8 @@ package session
 
 import "github.com/causeway-dev/causeway/proxy/internal/upstream"
 
-// AnchorEffect is what an attempt means for its anchor.
+// AnchorEffect is what an attempt means for its anchor. What a strike means for
+// it is decided where strikes are counted.
 type AnchorEffect uint8
 
 // Effects on the anchor.
@@ -10,7 +11,7 @@ const (
 	AnchorKeeps AnchorEffect = iota
 	AnchorReplaced
 	AnchorDies
-	AnchorSuspected
+	AnchorWedges // the upstream worked, and never created the response
 )
 
 // AccountEffect is what an attempt means for its account.
@@ -43,30 +44,43 @@ const (
 	// RecoverWhole: send the whole conversation again without the anchor, on the
 	// same account.
 	RecoverWhole
+	// RecoverAfterPause: the upstream closed in good order without an answer; send
+	// the turn again on a new connection, after a short, random pause.
+	RecoverAfterPause
 )
+
+var recoveryNames = [...]string{"", "redial", "http", "other_account", "whole", "after_pause"}
+
+func (r Recovery) String() string { return recoveryNames[r] }
 
 // ClientResult is what the client gets if nothing is recovered.
 type ClientResult uint8
 
 // Results for the client.
 const (
-	DeliverEvent   ClientResult = iota // the upstream's own last event
-	DeliverFault                       // the upstream's error, in the form that fits
-	DeliverMasked                      // a denial the client did not cause
-	DeliverCut                         // stream_incomplete
-	DeliverSilence                     // no first event in time
-	DeliverIdle                        // silence in mid-stream
-	DeliverConnect                     // no connection
-	DeliverBudget                      // the turn's own budget is spent
-	DeliverGarbage                     // what came is no response
-	DeliverLocal                       // the proxy ends
-	DeliverNothing                     // nobody is there
+	DeliverEvent      ClientResult = iota // the upstream's own last event
+	DeliverFault                          // the upstream's error, in the form that fits
+	DeliverAnchorGone                     // the anchor is gone: send the whole conversation again
+	DeliverMasked                         // the same, when the client has seen a part of the answer
+	DeliverDuplicate                      // a tool call that the client has made already was kept back
+	DeliverCut                            // stream_incomplete
+	DeliverSilence                        // no first event in time
+	DeliverIdle                           // silence in mid-stream
+	DeliverConnect                        // no connection
+	DeliverBudget                         // the turn's own budget is spent
+	DeliverGarbage                        // what came is no response
+	DeliverLocal                          // the proxy ends
+	DeliverNothing                        // nobody is there
 )
 
 // Verdict is what one attempt means. An attempt has exactly one.
 type Verdict struct {
 	// Row is the row of the verdict table, for logs and metrics.
-	Row     string
+	Row string
+	// Strike counts against the session key.
+	Strike StrikeClass
+	// Settles: the key works; its circuit closes.
+	Settles bool
 	Anchor  AnchorEffect
 	Account AccountEffect
 	// Retire ends the connection.
@@ -82,7 +96,22 @@ type TurnState struct {
 	Recovered bool
 	// Redialed: this turn has connected again already.
 	Redialed bool
+	// CleanCloses counts the times that this turn was sent again after the
+	// upstream had closed in good order.
+	CleanCloses int
+	// Neutral: any account can run the turn, and no tool of it acts at the upstream;
+	// see affinity.Neutral. It is looked at only where a second run is in question.
+	Neutral bool
+	// Prewarm: the turn asks for no answer.
+	Prewarm bool
+	// Duplicate: a tool call of the response was kept from the client.
+	Duplicate bool
 }
+
+// maxCleanCloses is how often a turn is sent again after a clean close: the
+// upstream says good-bye before it has taken the request, for example while it
+// rolls out a version, and the next socket can hit the same server once more.
+const maxCleanCloses = 2
 
 // Decide judges an attempt. It is total and pure; the first row that fits wins.
 func Decide(e Evidence, t TurnState) Verdict {
@@ -96,7 +125,7 @@ func Decide(e Evidence, t TurnState) Verdict {
 	case FactRefused:
 		return refused(e, t)
 	case FactCompleted:
-		return Verdict{Row: "completed", Anchor: AnchorReplaced, Account: AccountSucceeded, Client: DeliverEvent}
+		return finished(t)
 	case FactIncomplete:
 		return Verdict{Row: "incomplete", Account: AccountSucceeded, Client: DeliverEvent}
 	case FactFault:
@@ -106,6 +135,9 @@ func Decide(e Evidence, t TurnState) Verdict {
 	case FactFirstEventTimeout:
 		return silent(e, t)
 	case FactIdleTimeout:
+		if v, ok := wedged(e, t); ok {
+			return v
+		}
 		return Verdict{Row: "idle", Retire: true, Client: DeliverIdle}
 	case FactRequestTimeout:
 		return Verdict{Row: "budget", Retire: e.Dispatched, Client: DeliverBudget}
@@ -113,6 +145,27 @@ func Decide(e Evidence, t TurnState) Verdict {
 		return Verdict{Row: "unfinished", Retire: true, Client: DeliverCut}
 	}
 	return Verdict{Row: "unfinished", Retire: true, Client: DeliverCut}
+}
+
+func finished(t TurnState) Verdict {
+	switch {
+	case t.Duplicate:
+		// The client's history lacks the call, so nothing can be built on it.
+		return Verdict{Row: "duplicate", Retire: true, Client: DeliverDuplicate}
+	case t.Prewarm:
+		return Verdict{Row: "prewarm", Account: AccountSucceeded, Client: DeliverEvent}
+	}
+	return Verdict{Row: "completed", Settles: true, Anchor: AnchorReplaced, Account: AccountSucceeded, Client: DeliverEvent}
+}
+
+// wedged judges an attempt that showed life and was never created: how an
+// account works on an anchor that it cannot resume. It proves more than a
+// strike, and is none.
+func wedged(e Evidence, t TurnState) (Verdict, bool) {
+	if !e.Life || e.Created || t.Plan.Provenance != Injected {
+		return Verdict{}, false
+	}
+	return Verdict{Row: "wedged", Anchor: AnchorWedges, Retire: true, Client: DeliverCut}, true
 }
 
 func dialFailed(t TurnState) Verdict {
@@ -182,21 +235,31 @@ func fault(e Evidence, t TurnState) Verdict {
 		if unrun && anyAccount(t.Plan) {
 			v.Recovery = RecoverOtherAccount
 		}
+	case f.Overloaded():
+		// The upstream says that it did not run it, and why lies with nobody here.
+		v.Row = "overloaded"
 	case f.Server() || f.Status == 0 && !e.Life:
 		// A server error leaves it open whether the request ran; the next turn
 		// gets a new connection.
 		v.Row, v.Retire = "upstream_fault", true
+		if !e.Life {
+			v.Strike = StrikeIncomplete
+		}
 	}
 	return v
 }
 
+// denied judges the upstream's word that it does not know the anchor. It did not
+// run the request, so that a whole payload can go again at once.
 func denied(unrun bool, t TurnState) Verdict {
-	v := Verdict{Row: "denied", Client: DeliverFault}
+	v := Verdict{Row: "denied", Anchor: AnchorDies, Client: DeliverFault}
 	if t.Plan.Provenance != Injected {
 		return v // the client named it, and the client can send its history
 	}
-	v.Anchor, v.Client = AnchorDies, DeliverMasked
-	v.Recovery = whole(unrun, t)
+	v.Client, v.Recovery = DeliverAnchorGone, whole(unrun, t)
+	if !unrun {
+		v.Row, v.Client = "denied_late", DeliverMasked
+	}
 	return v
 }
 
@@ -218,27 +281,55 @@ func ended(e Evidence, t TurnState) Verdict {
 		if !t.Redialed {
 			v.Recovery = RecoverRedial
 		}
-	case end != nil && (end.Cause == upstream.CauseGarbage || end.Cause == upstream.CauseTooLarge):
-		v.Row, v.Client = "garbage", DeliverGarbage
+	case end != nil && end.Cause == upstream.CauseLocal:
+		v.Row = "closed_here"
 	case end != nil && end.Cause == upstream.CauseLiveness:
 		v.Row = "liveness"
-	case !e.Life && t.Plan.Provenance == Injected:
-		v.Row, v.Anchor = "cut_eventless", AnchorSuspected
+	case end != nil && (end.Cause == upstream.CauseGarbage || end.Cause == upstream.CauseTooLarge):
+		v.Row, v.Client = "garbage", DeliverGarbage
+	case e.Life:
+		if w, ok := wedged(e, t); ok {
+			return w
+		}
+	case end != nil && end.Cause == upstream.CauseClean:
+		v.Row, v.Strike = "clean_close", StrikeCleanClose
+		if replayable(e, t) && t.CleanCloses < maxCleanCloses {
+			v.Recovery = RecoverAfterPause
+		}
+	default:
+		v.Row, v.Strike = "cut_eventless", StrikeIncomplete
 	}
 	return v
 }
 
 // silent judges an attempt without any event in time. Silence is how an account
-// answers an anchor it does not know: the anchor is suspect at once, and a whole
-// payload goes again without it, once. An unanchored attempt may be running, so
-// it is never sent twice.
+// answers an anchor it does not know: a whole payload goes again without it,
+// once. Any other attempt may be running, so that it is sent again only, and
+// only once, where a second run costs nothing but upstream work.
 func silent(e Evidence, t TurnState) Verdict {
+	if w, ok := wedged(e, t); ok {
+		return w
+	}
 	v := Verdict{Row: "silent", Retire: true, Client: DeliverSilence}
-	if t.Plan.Provenance == Injected && !e.Life {
-		v.Anchor = AnchorSuspected
+	if e.Life || !e.Dispatched {
+		v.Row = "cut"
+		return v
+	}
+	v.Strike = StrikeSilence
+	switch {
+	case t.Plan.Provenance == Injected:
 		v.Recovery = whole(!e.Delivered, t)
+	case replayable(e, t) && !t.Recovered:
+		v.Recovery = RecoverOtherAccount
 	}
 	return v
+}
+
+// replayable says whether a second run of the turn would cost nothing but
+// upstream work: it goes without an anchor, any account can run it, and no tool
+// of it acts at the upstream.
+func replayable(e Evidence, t TurnState) bool {
+	return t.Plan.Provenance == Unanchored && t.Plan.Whole && t.Neutral && !e.Life && !e.Delivered
 }
 
 // anyAccount says whether another account may be asked. A turn that only its

@@ -18,6 +18,7 @@ var faults = map[string]*upstream.Fault{
 	"bad request":      {Status: 400, Code: "invalid_value"},
 	"server error":     {Status: 500, Code: "server_error"},
 	"no status":        {Code: "strange"},
+	"overloaded":       {Status: 503, Code: "server_is_overloaded"},
 }
 
 // everyAttempt calls f with the full product of what an attempt can have gone
@@ -45,14 +46,15 @@ func everyAttempt(f func(facts []Fact, turn TurnState)) {
 	for _, prefix := range prefixes {
 		for _, end := range ends {
 			for _, provenance := range []Provenance{Unanchored, ClientSupplied, Injected} {
-				for bits := range 8 {
+				for bits := range 256 {
 					facts := make([]Fact, 0, len(prefix)+1)
 					for _, k := range prefix {
 						facts = append(facts, Fact{Kind: k})
 					}
 					f(append(facts, end), TurnState{
 						Plan:      Plan{Class: affinity.ClassFull, Provenance: provenance, Whole: bits&1 != 0},
-						Recovered: bits&2 != 0, Redialed: bits&4 != 0})
+						Recovered: bits&2 != 0, Redialed: bits&4 != 0, Neutral: bits&8 != 0, Prewarm: bits&16 != 0,
+						Duplicate: bits&32 != 0, CleanCloses: bits >> 6})
 				}
 			}
 		}
@@ -76,8 +78,29 @@ func TestDecideIsTotalAndSafe(t *testing.T) {
 		}
 		unsent := !e.Dispatched || last == FactDialFailed || last == FactNotSent || last == FactRefused
 		silentAnchor := last == FactFirstEventTimeout && turn.Plan.Provenance == Injected && !e.Life
-		if v.Recovery != RecoverNone && !unsent && !explicit && !silentAnchor {
-			fail("what may have run is sent again only if the upstream said that it did not run, or stayed silent on an injected anchor")
+		silent := last == FactFirstEventTimeout || last == FactEnded && e.Last.End != nil && e.Last.End.Cause == upstream.CauseClean
+		harmless := silent && !e.Life && turn.Plan.Provenance == Unanchored && turn.Neutral
+		if v.Recovery != RecoverNone && !unsent && !explicit && !silentAnchor && !harmless {
+			fail("what may have run is sent again only if the upstream said that it did not run, if it went silent on an injected anchor, or if a second run does no harm")
+		}
+		if v.Recovery == RecoverAfterPause && turn.CleanCloses >= 2 {
+			fail("Scenario 121: at most two replays of clean closes")
+		}
+		if v.Strike != StrikeNone && (e.Life || !e.Dispatched || last == FactRefused) {
+			fail("only a dispatched attempt without a sign of life strikes")
+		}
+		switch last {
+		case FactClientGone, FactLocal, FactIncomplete, FactCompleted, FactDialFailed, FactNotSent, FactRequestTimeout, FactIdleTimeout:
+			if v.Strike != StrikeNone {
+				fail("a neutral end strikes nobody")
+			}
+		default:
+		}
+		if v.Settles && (last != FactCompleted || turn.Prewarm || turn.Duplicate) {
+			fail("Scenarios 58, 60: only a user's completed turn settles")
+		}
+		if v.Anchor == AnchorWedges && (!e.Life || e.Created || turn.Plan.Provenance != Injected) {
+			fail("Scenarios 54, 55: a wedge is life without creation on an anchor of ours")
 		}
 		if v.Recovery == RecoverWhole && (turn.Recovered || !turn.Plan.Whole) {
 			fail("one recovery a turn, and only of a whole payload")
@@ -85,11 +108,8 @@ func TestDecideIsTotalAndSafe(t *testing.T) {
 		if v.Recovery == RecoverOtherAccount && !turn.Plan.Whole {
 			fail("a delta never goes to another account")
 		}
-		if e.Life && v.Anchor == AnchorSuspected {
-			fail("evidence of life never makes an anchor suspect")
-		}
-		if (v.Anchor == AnchorDies || v.Anchor == AnchorSuspected) && turn.Plan.Provenance != Injected {
-			fail("only an injected anchor is judged")
+		if v.Anchor == AnchorDies && last != FactFault {
+			fail("an anchor dies by the upstream's word alone")
 		}
 		if v.Anchor == AnchorReplaced && last != FactCompleted {
 			fail("only a completed response makes an anchor")
@@ -104,7 +124,7 @@ func TestDecideIsTotalAndSafe(t *testing.T) {
 			fail("every client that is there gets an end")
 		}
 	})
-	if n < 2500 {
+	if n < 190_000 {
 		t.Fatalf("only %d attempts", n)
 	}
 }
@@ -118,7 +138,7 @@ func TestScenario31_LifeNeverAddsToAVerdict(t *testing.T) {
 		before := Decide(Digest(facts), turn)
 		alive := append(append([]Fact(nil), facts[:len(facts)-1]...), Fact{Kind: FactProgress}, facts[len(facts)-1])
 		after := Decide(Digest(alive), turn)
-		if before.Recovery == RecoverNone && after.Recovery != RecoverNone || before.Anchor != AnchorSuspected && after.Anchor == AnchorSuspected {
+		if before.Recovery == RecoverNone && after.Recovery != RecoverNone || after.Strike != StrikeNone {
 			t.Fatalf("facts %+v: %+v became %+v", facts, before, after)
 		}
 	})
@@ -131,27 +151,45 @@ func TestDecideRows(t *testing.T) {
 	dispatched := []Fact{{Kind: FactDispatched}}
 	with := func(f ...Fact) []Fact { return append(append([]Fact(nil), dispatched...), f...) }
 	cut := Fact{Kind: FactEnded, End: &upstream.Ended{Cause: upstream.CauseAbrupt}}
+	clean := Fact{Kind: FactEnded, End: &upstream.Ended{Cause: upstream.CauseClean}}
 	for _, tc := range []struct {
 		name  string
 		facts []Fact
 		turn  TurnState
 		want  Verdict
 	}{
-		{"completed", with(Fact{Kind: FactCreated}, Fact{Kind: FactCompleted}), whole, Verdict{Row: "completed", Anchor: AnchorReplaced, Account: AccountSucceeded}},
-		{"legitimate incomplete", with(Fact{Kind: FactIncomplete}), whole, Verdict{Row: "incomplete", Account: AccountSucceeded}},
-		{"B35: reset after the request was read", with(cut), whole, Verdict{Row: "cut", Retire: true, Client: DeliverCut}},
-		{"reset under an injected anchor", with(cut), injected, Verdict{Row: "cut_eventless", Anchor: AnchorSuspected, Retire: true, Client: DeliverCut}},
-		{"denied, whole", with(Fact{Kind: FactFault, Fault: faults["denial"]}), injected, Verdict{Row: "denied", Anchor: AnchorDies, Recovery: RecoverWhole, Client: DeliverMasked}},
-		{"denied, delta", with(Fact{Kind: FactFault, Fault: faults["denial"]}), delta, Verdict{Row: "denied", Anchor: AnchorDies, Client: DeliverMasked}},
-		{"denied, client's own", with(Fact{Kind: FactFault, Fault: faults["denial"]}), TurnState{Plan: Plan{Provenance: ClientSupplied}}, Verdict{Row: "denied", Client: DeliverFault}},
-		{"silence on an anchor", with(Fact{Kind: FactFirstEventTimeout}), injected, Verdict{Row: "silent", Anchor: AnchorSuspected, Retire: true, Recovery: RecoverWhole, Client: DeliverSilence}},
-		{"silence", with(Fact{Kind: FactFirstEventTimeout}), whole, Verdict{Row: "silent", Retire: true, Client: DeliverSilence}},
+		{"completed", with(Fact{Kind: FactCreated}, Fact{Kind: FactCompleted}), whole, Verdict{Row: "completed", Settles: true, Anchor: AnchorReplaced, Account: AccountSucceeded}},
+		{"Scenario 58: a prewarm", with(Fact{Kind: FactCreated}, Fact{Kind: FactCompleted}), TurnState{Prewarm: true}, Verdict{Row: "prewarm", Account: AccountSucceeded}},
+		{"Scenario 60: a call was kept back", with(Fact{Kind: FactCreated}, Fact{Kind: FactCompleted}), TurnState{Duplicate: true}, Verdict{Row: "duplicate", Retire: true, Client: DeliverDuplicate}},
+		{"Scenario 24: legitimate incomplete", with(Fact{Kind: FactIncomplete}), whole, Verdict{Row: "incomplete", Account: AccountSucceeded}},
+		{"B35: reset after the request was read", with(cut), TurnState{Plan: whole.Plan, Neutral: true}, Verdict{Row: "cut_eventless", Strike: StrikeIncomplete, Retire: true, Client: DeliverCut}},
+		{"Scenario 40, after three events: no strike", with(Fact{Kind: FactCreated}, Fact{Kind: FactProgress}, cut), whole, Verdict{Row: "cut", Retire: true, Client: DeliverCut}},
+		{"Scenario 48: reasoning without created on an anchor of ours", with(Fact{Kind: FactProgress}, cut), injected, Verdict{Row: "wedged", Anchor: AnchorWedges, Retire: true, Client: DeliverCut}},
+		{"Scenario 48: the same, and silence", with(Fact{Kind: FactProgress}, Fact{Kind: FactIdleTimeout}), injected, Verdict{Row: "wedged", Anchor: AnchorWedges, Retire: true, Client: DeliverCut}},
+		{"Scenario 54: created, and silence", with(Fact{Kind: FactCreated}, Fact{Kind: FactProgress}, Fact{Kind: FactIdleTimeout}), injected, Verdict{Row: "idle", Retire: true, Client: DeliverIdle}},
+		{"Scenario 55: a client's own anchor", with(Fact{Kind: FactProgress}, cut), TurnState{Plan: Plan{Provenance: ClientSupplied}}, Verdict{Row: "cut", Retire: true, Client: DeliverCut}},
+		{"Scenario 121: clean close", with(clean), TurnState{Plan: whole.Plan, Neutral: true}, Verdict{Row: "clean_close", Strike: StrikeCleanClose, Retire: true, Recovery: RecoverAfterPause, Client: DeliverCut}},
+		{"Scenario 121: the third clean close", with(clean), TurnState{Plan: whole.Plan, Neutral: true, CleanCloses: 2}, Verdict{Row: "clean_close", Strike: StrikeCleanClose, Retire: true, Client: DeliverCut}},
+		{"clean close of a turn that acts at the upstream", with(clean), whole, Verdict{Row: "clean_close", Strike: StrikeCleanClose, Retire: true, Client: DeliverCut}},
+		{"Scenario 72: liveness", with(Fact{Kind: FactEnded, End: &upstream.Ended{Cause: upstream.CauseLiveness}}), injected, Verdict{Row: "liveness", Retire: true, Client: DeliverCut}},
+		{"Scenario 23: a failed envelope as the first event", with(Fact{Kind: FactFault, Fault: faults["server error"]}), injected, Verdict{Row: "upstream_fault", Strike: StrikeIncomplete, Retire: true, Client: DeliverFault}},
+		{"overloaded", with(Fact{Kind: FactFault, Fault: faults["overloaded"]}), whole, Verdict{Row: "overloaded", Client: DeliverFault}},
+		{"reset under an injected anchor", with(cut), injected, Verdict{Row: "cut_eventless", Strike: StrikeIncomplete, Retire: true, Client: DeliverCut}},
+		{"denied, whole", with(Fact{Kind: FactFault, Fault: faults["denial"]}), injected, Verdict{Row: "denied", Anchor: AnchorDies, Recovery: RecoverWhole, Client: DeliverAnchorGone}},
+		{"denied, delta", with(Fact{Kind: FactFault, Fault: faults["denial"]}), delta, Verdict{Row: "denied", Anchor: AnchorDies, Client: DeliverAnchorGone}},
+		{"denied after the client saw some of it", with(Fact{Kind: FactCreated}, Fact{Kind: FactDelivered}, Fact{Kind: FactFault, Fault: faults["denial"]}), injected, Verdict{Row: "denied_late", Anchor: AnchorDies, Client: DeliverMasked}},
+		{"Scenario 22: denied, the recovery is spent", with(Fact{Kind: FactFault, Fault: faults["denial"]}), TurnState{Plan: injected.Plan, Recovered: true}, Verdict{Row: "denied", Anchor: AnchorDies, Client: DeliverAnchorGone}},
+		{"denied, client's own", with(Fact{Kind: FactFault, Fault: faults["denial"]}), TurnState{Plan: Plan{Provenance: ClientSupplied}}, Verdict{Row: "denied", Anchor: AnchorDies, Client: DeliverFault}},
+		{"silence on an anchor", with(Fact{Kind: FactFirstEventTimeout}), injected, Verdict{Row: "silent", Strike: StrikeSilence, Retire: true, Recovery: RecoverWhole, Client: DeliverSilence}},
+		{"silence", with(Fact{Kind: FactFirstEventTimeout}), whole, Verdict{Row: "silent", Strike: StrikeSilence, Retire: true, Client: DeliverSilence}},
+		{"Scenario 61: silence, and any account will do", with(Fact{Kind: FactFirstEventTimeout}), TurnState{Plan: whole.Plan, Neutral: true}, Verdict{Row: "silent", Strike: StrikeSilence, Retire: true, Recovery: RecoverOtherAccount, Client: DeliverSilence}},
+		{"Scenario 62: silence on a delta", with(Fact{Kind: FactFirstEventTimeout}), delta, Verdict{Row: "silent", Strike: StrikeSilence, Retire: true, Client: DeliverSilence}},
 		{"limit", with(Fact{Kind: FactFault, Fault: faults["limit"]}), whole, Verdict{Row: "account_fault", Account: AccountLimited, Recovery: RecoverOtherAccount, Client: DeliverFault}},
 		{"limit after created", with(Fact{Kind: FactCreated}, Fact{Kind: FactFault, Fault: faults["limit"]}), whole, Verdict{Row: "account_fault", Account: AccountLimited, Client: DeliverFault}},
-		{"deterministic error", with(Fact{Kind: FactFault, Fault: faults["bad request"]}), whole, Verdict{Row: "fault", Client: DeliverFault}},
+		{"Scenario 25: deterministic error", with(Fact{Kind: FactFault, Fault: faults["bad request"]}), whole, Verdict{Row: "fault", Client: DeliverFault}},
 		{"dial failed", []Fact{{Kind: FactDialFailed}}, whole, Verdict{Row: "not_sent", Retire: true, Recovery: RecoverRedial, Client: DeliverConnect}},
 		{"dial failed again", []Fact{{Kind: FactDialFailed}}, TurnState{Plan: whole.Plan, Redialed: true}, Verdict{Row: "not_sent", Account: AccountUnreachable, Retire: true, Recovery: RecoverOtherAccount, Client: DeliverConnect}},
-		{"not sent after all", with(Fact{Kind: FactNotSent}), whole, Verdict{Row: "not_sent", Retire: true, Recovery: RecoverRedial, Client: DeliverConnect}},
+		{"Scenario 33: not sent after all", with(Fact{Kind: FactNotSent}), whole, Verdict{Row: "not_sent", Retire: true, Recovery: RecoverRedial, Client: DeliverConnect}},
 	} {
 		if got := Decide(Digest(tc.facts), tc.turn); got != tc.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", tc.name, got, tc.want)

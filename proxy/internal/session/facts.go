@@ -1,6 +1,10 @@
 package session
 
-import "github.com/causeway-dev/causeway/proxy/internal/upstream"
+import (
+	"strconv"
+
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
+)
 
 // Fact is one thing that happened to an attempt. An attempt is its facts, in
 // order; everything else about it is derived from them.
@@ -10,6 +14,16 @@ type Fact struct {
 	Fault *upstream.Fault
 	// End is set for FactEnded.
 	End *upstream.Ended
+}
+
+func (f Fact) String() string {
+	switch {
+	case f.Fault != nil && f.Fault.Code != "":
+		return f.Kind.String() + " " + strconv.QuoteToASCII(f.Fault.Code[:min(len(f.Fault.Code), 64)])
+	case f.End != nil:
+		return f.Kind.String() + " " + f.End.Cause.String()
+	}
+	return f.Kind.String()
 }
 
 // FactKind names a fact.
@@ -34,6 +48,11 @@ const (
 	FactClientGone                        // the client closed, or reads too slowly
 	FactLocal                             // the proxy itself ends it: drain or eviction
 )
+
+var factNames = [...]string{"dial failed", "refused", "not sent", "dispatched", "created", "progress", "delivered",
+	"completed", "incomplete", "fault", "ended", "no first event", "idle", "budget spent", "client gone", "local"}
+
+func (k FactKind) String() string { return factNames[k] }
 
 // Evidence is the digest of an attempt's facts.
 type Evidence struct {

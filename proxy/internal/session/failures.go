@@ -11,6 +11,10 @@ import (
 
 // ends are the failures that a client is told where the upstream said nothing.
 var ends = map[ClientResult]struct{ code, reason, message string }{
+	DeliverAnchorGone: {failure.PreviousResponseNotFound, "anchor_dead",
+		"Previous response not found: send the whole conversation again without previous_response_id."},
+	DeliverDuplicate: {failure.StreamIncomplete, "duplicate_tool_call",
+		"The model repeated a tool call that was made before this turn broke; it was not handed out twice."},
 	DeliverMasked: {failure.StreamIncomplete, "anchor_dead",
 		"The upstream lost the state of this conversation; send the request again."},
 	DeliverCut: {failure.StreamIncomplete, "",

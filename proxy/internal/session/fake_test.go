@@ -135,7 +135,7 @@ func (d *fakeDialer) count() int {
 
 type counts struct {
 	mu        sync.Mutex
-	rows      map[string]int
+	rows      map[string]int // verdicts, and what else is told: "strike X", "suppressed X", …
 	unmatched int
 }
 
@@ -145,6 +145,26 @@ func (c *counts) AttemptDone(_ Transport, row string) {
 	c.rows[row]++
 }
 func (c *counts) RequestSent(Transport, int64) {}
+
+func (c *counts) count(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows[what]++
+}
+
+func (c *counts) of(what string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rows[what]
+}
+
+func (c *counts) Struck(class StrikeClass)        { c.count("strike " + class.String()) }
+func (c *counts) Suppressed(reason string)        { c.count("suppressed " + reason) }
+func (c *counts) Probed(outcome string)           { c.count("probe " + outcome) }
+func (c *counts) AnchorRetired(cause AnchorCause) { c.count("retired " + string(cause)) }
+func (c *counts) Replayed(proof string)           { c.count("replayed " + proof) }
+func (c *counts) Fenced()                         { c.count("fenced") }
+func (c *counts) StoreFailed(request string)      { c.count("store " + request) }
 func (c *counts) Unmatched() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +204,11 @@ func newBench(t *testing.T, provider string, maxSessions int) *bench {
 		Pool: bundle.Pool{Provider: bundle.Provider{Type: provider, Endpoint: "https://upstream.test/v1"}, Strategy: bundle.StrategyRoundRobin,
 			Accounts: []bundle.Account{{Name: "a", State: bundle.AccountEnabled}}},
 		Clients: bundle.Clients{Mode: bundle.ClientsOpen},
-		Circuit: bundle.Circuit{Deadlines: bundle.Deadlines{FirstEventSeconds: 120, IdleSeconds: 300, CancelGraceSeconds: 1}},
+		Circuit: bundle.Circuit{
+			RetryCircuit: bundle.RetryCircuit{FailureThreshold: 2, BaseBackoffSeconds: 60, MaxBackoffSeconds: 600,
+				CleanCloseMaxBackoffSeconds: 30, HalfOpenLeaseSeconds: 60, StateTTLSeconds: 3600},
+			Quarantine: bundle.Quarantine{EventlessThreshold: 2, RetainSeconds: 3600},
+			Deadlines:  bundle.Deadlines{FirstEventSeconds: 120, IdleSeconds: 300, CancelGraceSeconds: 1}},
 	}, bundle.Credentials{Accounts: map[string]bundle.Credential{"a": {APIKey: "k"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -210,8 +234,9 @@ func (b *bench) ask(thread, body string) *asked {
 	}
 	t := &Turn{ID: "turn-" + thread + time.Now().String(), Header: h, Body: []byte(body), Facts: facts, Runtime: b.runtime, Out: NewOutbox()}
 	t.Key = affinity.Derive(affinity.Source{Header: h, RequestID: t.ID})
+	t.Fingerprint = body
 	if id := facts.PreviousResponseID; id != "" {
-		owner, known := b.registry.Owner("", id)
+		owner, known, _ := b.registry.Owner(context.Background(), "", id)
 		owner.MayPass = !known
 		t.Owner = owner
 	}

@@ -42,9 +42,10 @@ func frame(body []byte, in affinity.Input, p Plan, t Transport, turnState string
 		case "type", "stream", "background", "previous_response_id":
 			return true // implied by the transport, or set above
 		case "input":
-			if p.From > 0 {
-				items := in.Items[p.From:]
+			if items := in.Items; in.List && len(items) > p.From && (p.From > 0 || len(p.Answers) > 0) {
+				items = items[p.From:]
 				b.text(`,"input":[`)
+				b.answers(p.Answers)
 				b.raw(body[items[0].Start:items[len(items)-1].End])
 				b.text(`]`)
 				return true
@@ -68,6 +69,20 @@ func frame(body []byte, in affinity.Input, p Plan, t Transport, turnState string
 	b.text(`}`)
 	b.flush()
 	return upstream.Request{Segments: b.segments}
+}
+
+// interruptedText is what the model reads in place of a missing output.
+const interruptedText = "The tool call was interrupted; it may have had an effect. Its output is not available."
+
+// answers writes the outputs of interrupted tool calls, each followed by a comma.
+func (b *framer) answers(answers []Answer) {
+	for _, a := range answers {
+		b.text(`{"type":` + quote(a.Type) + `,"call_id":` + quote(a.CallID))
+		if a.Type == "apply_patch_call_output" {
+			b.text(`,"status":"failed"`)
+		}
+		b.text(`,"output":` + quote(interruptedText) + `},`)
+	}
 }
 
 const turnStateMember = "x-codex-turn-state"

@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 )
@@ -14,10 +13,6 @@ import (
 const (
 	maxOwners  = 65_536
 	maxAliases = 65_536
-	maxRecords = 65_536
-	// recordLife is how long the record of an ended session is kept: as long as an
-	// agent may think between two turns.
-	recordLife = time.Hour
 )
 
 // cache is a bounded map that forgets what was written or read longest ago.
@@ -105,30 +100,3 @@ type aliases struct {
 }
 
 func newAliases() *aliases { return &aliases{newCache[affinity.Key, affinity.Key](maxAliases)} }
-
-// records keep what survives a session that has ended.
-type records struct {
-	cache *cache[affinity.Key, Record]
-}
-
-func newRecords() *records { return &records{newCache[affinity.Key, Record](maxRecords)} }
-
-func (r *records) put(key affinity.Key, record Record) {
-	if record.Version > 0 {
-		r.cache.put(key, record)
-	}
-}
-
-// take returns the record of a key and forgets it: from here on the session's
-// actor has it.
-func (r *records) take(key affinity.Key) Record {
-	record, ok := r.cache.get(key)
-	if !ok {
-		return Record{}
-	}
-	r.cache.remove(key)
-	if time.Since(record.UpdatedAt) > recordLife {
-		return Record{}
-	}
-	return record
-}

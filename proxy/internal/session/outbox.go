@@ -20,15 +20,16 @@ const outboxBytes = 8 << 20
 type Outbox struct {
 	ready chan struct{} // capacity 1: something changed
 
-	mu       sync.Mutex // guards all below
-	events   []upstream.Event
-	bytes    int
-	limit    int
-	head     http.Header
-	fresh    bool
-	ended    bool
-	failure  *failure.Failure
-	detached bool
+	mu        sync.Mutex // guards all below
+	events    []upstream.Event
+	bytes     int
+	limit     int
+	head      http.Header
+	fresh     bool
+	ended     bool
+	failure   *failure.Failure
+	elsewhere string
+	detached  bool
 }
 
 // NewOutbox makes an empty outbox.
@@ -44,6 +45,9 @@ type Batch struct {
 	// event was the response's own end.
 	Ended   bool
 	Failure *failure.Failure
+	// Elsewhere is the peer address of the replica that owns the session, where
+	// the turn can be sent instead; nothing was done for it here.
+	Elsewhere string
 }
 
 // Take returns the waiting events. It reuses spent, the slice of an earlier
@@ -51,7 +55,7 @@ type Batch struct {
 func (o *Outbox) Take(spent []upstream.Event) Batch {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b := Batch{Events: o.events, Ended: o.ended, Failure: o.failure}
+	b := Batch{Events: o.events, Ended: o.ended, Failure: o.failure, Elsewhere: o.elsewhere}
 	o.events, o.bytes = spent[:0], 0
 	return b
 }
@@ -96,6 +100,13 @@ func (o *Outbox) end(f *failure.Failure) {
 	}
 	o.mu.Unlock()
 	o.signal()
+}
+
+// move says where the turn belongs; end follows.
+func (o *Outbox) move(address string) {
+	o.mu.Lock()
+	o.elsewhere = address
+	o.mu.Unlock()
 }
 
 // detach releases what waits: the client is gone.

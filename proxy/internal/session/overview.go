@@ -1,6 +1,11 @@
 package session
 
-import "time"
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
 
 // Overview is the state of all sessions of this replica at one moment. Keys are
 // shown as 12 hex digits of their digest.
@@ -80,4 +85,156 @@ type AttemptView struct {
 	Strike  string `json:"strike,omitempty"`
 	// Recovery is what was done about it; empty = nothing.
 	Recovery string `json:"recovery,omitempty"`
+}
+
+// Bounds of what is shown.
+const (
+	maxCircuits    = 32
+	maxQuarantines = 5
+	// askTimeout is how long a session may take to describe itself.
+	askTimeout = time.Second
+)
+
+// noteHealth keeps what an actor says of its health.
+func (r *Registry) noteHealth(a *actor, n notice) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n == (notice{}) {
+		delete(r.unwell, a)
+		return
+	}
+	r.unwell[a] = n
+}
+
+// Overview describes all sessions.
+func (r *Registry) Overview() Overview {
+	now := r.world.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var o Overview
+	for _, e := range r.sessions {
+		switch {
+		case e.turns == 0:
+			o.Idle++
+		case r.closing:
+			o.Draining++
+		default:
+			o.Active++
+		}
+		if e.turns > 0 {
+			o.OldestTurn = max(o.OldestTurn, now.Sub(e.busySince))
+		}
+	}
+	for a, n := range r.unwell {
+		o.add(a.key.Short(), n, now, max(minRecordLife, a.policy.Retain))
+	}
+	slices.SortFunc(o.Circuits, func(x, y CircuitView) int {
+		return cmp.Or(y.Until.Compare(x.Until), cmp.Compare(x.Key, y.Key))
+	})
+	slices.SortFunc(o.Quarantines, func(x, y QuarantineView) int {
+		return cmp.Or(y.Since.Compare(x.Since), cmp.Compare(x.Key, y.Key))
+	})
+	o.Circuits = o.Circuits[:min(len(o.Circuits), maxCircuits)]
+	o.Quarantines = o.Quarantines[:min(len(o.Quarantines), maxQuarantines)]
+	return o
+}
+
+func (o *Overview) add(key string, n notice, now time.Time, retained time.Duration) {
+	if n.quarantined {
+		o.Quarantined++
+		o.Quarantines = append(o.Quarantines, QuarantineView{Key: key, Reason: string(n.cause), Since: n.since, Until: n.since.Add(retained)})
+	}
+	if n.until.IsZero() || n.circuit == CircuitClosed {
+		return
+	}
+	c := CircuitView{Key: key, Reason: n.class.String(), Until: n.until}
+	if c.HalfOpen = !now.Before(n.until); c.HalfOpen {
+		c.Until = time.Time{}
+		o.HalfOpen++
+	} else {
+		o.Open++
+	}
+	o.Circuits = append(o.Circuits, c)
+}
+
+// Views describes up to limit sessions, the most recently used first, and says
+// how many there are. A session that does not answer in time is left out.
+func (r *Registry) Views(limit int) (views []View, total int) {
+	r.mu.Lock()
+	total = len(r.sessions)
+	var actors []*actor
+	for e := r.recent.Front(); e != nil && len(actors) < limit; e = e.Next() {
+		actors = append(actors, e.Value.(*entry).actor)
+	}
+	r.mu.Unlock()
+	views = make([]View, 0, len(actors))
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	for _, a := range actors {
+		if d, ok := r.ask(ctx, a); ok {
+			views = append(views, d.View)
+		}
+	}
+	return views, total
+}
+
+// Detail describes the session whose key is shown so.
+func (r *Registry) Detail(key string) (Detail, bool) {
+	r.mu.Lock()
+	var found *actor
+	for k, e := range r.sessions {
+		if k.Short() == key {
+			found = e.actor
+			break
+		}
+	}
+	r.mu.Unlock()
+	if found == nil {
+		return Detail{}, false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	return r.ask(ctx, found)
+}
+
+func (r *Registry) ask(ctx context.Context, a *actor) (Detail, bool) {
+	answer := make(chan Detail, 1)
+	select {
+	case a.mail <- asking{answer}:
+	case <-a.done:
+		return Detail{}, false
+	case <-ctx.Done():
+		return Detail{}, false
+	}
+	select {
+	case d := <-answer:
+		return d, true
+	case <-a.done:
+	case <-ctx.Done():
+	}
+	return Detail{}, false
+}
+
+// ResetCircuits closes the circuits of all sessions, also of those that are
+// found in the store later, unless they were closed under the same token.
+func (r *Registry) ResetCircuits(token string) {
+	if token == "" {
+		return
+	}
+	r.mu.Lock()
+	r.reset = token
+	actors := make([]*actor, 0, len(r.sessions))
+	for _, e := range r.sessions {
+		actors = append(actors, e.actor)
+	}
+	r.mu.Unlock()
+	for _, a := range actors {
+		r.world.hand(a, reset{token})
+	}
+}
+
+func (r *Registry) resetToken() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reset
 }

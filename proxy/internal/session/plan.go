@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
@@ -55,6 +57,9 @@ type Question struct {
 	// Whole says that this turn must go without an anchor: one was denied or
 	// went silent already.
 	Whole bool
+	// Unowned says that another replica may own the key: what the record knows may
+	// be old.
+	Unowned bool
 }
 
 // Plan is how a turn is sent.
@@ -67,7 +72,13 @@ type Plan struct {
 	From int
 	// Whole says that the turn can also be sent without its anchor.
 	Whole bool
+	// Answers are made for tool calls that the client left without an output:
+	// their types and ids, sent before the turn's own input.
+	Answers []Answer
 }
+
+// Answer is the output that the proxy gives for an interrupted tool call.
+type Answer struct{ Type, CallID string }
 
 // Needs is where a turn has to go, judged before an account is taken.
 type Needs struct {
@@ -102,6 +113,9 @@ func Route(q Question) (Needs, *failure.Failure) {
 		return needs, nil
 	}
 	class, _ := affinity.Classify(q.Facts.Input, q.known())
+	if class == affinity.ClassDelta && q.Unowned {
+		return needs, storeUnavailable()
+	}
 	if class != affinity.ClassDelta || !q.Hard || q.Record.Anchor == nil {
 		return needs, nil // it is whole, or nothing is known that could complete it
 	}
@@ -114,6 +128,9 @@ func Route(q Question) (Needs, *failure.Failure) {
 
 func routeClientAnchor(q Question, needs Needs) (Needs, *failure.Failure) {
 	needs.Ordered = true
+	if slices.Contains(q.Record.Health.Denied, q.Facts.PreviousResponseID) {
+		return needs, anchorGone("anchor_dead") // the upstream has said so
+	}
 	switch {
 	case q.Owner.Foreign, !q.Owner.Known && !q.Owner.MayPass:
 		return needs, anchorGone("anchor_unknown")
@@ -121,7 +138,7 @@ func routeClientAnchor(q Question, needs Needs) (Needs, *failure.Failure) {
 		return needs, nil
 	}
 	needs.Only, needs.Prefer = q.Owner.Account, q.Owner.Account
-	if a := q.Record.Anchor; a != nil && a.ResponseID == q.Facts.PreviousResponseID && a.Status == AnchorDead && !q.Owner.Stored {
+	if a := q.Record.Anchor; a.is(q.Facts.PreviousResponseID) && a.Status == AnchorDead && !q.Owner.Stored {
 		return needs, anchorGone("anchor_dead")
 	}
 	if !q.Owner.Stored {
@@ -154,11 +171,42 @@ func Make(q Question) (Plan, *failure.Failure) {
 		p.Anchor, p.Provenance = q.Facts.PreviousResponseID, ClientSupplied
 	case q.Facts.HasConversation:
 	case class == affinity.ClassDelta:
-		return completeDelta(q, p)
+		var refusal *failure.Failure
+		if p, refusal = completeDelta(q, p); refusal != nil {
+			return Plan{}, refusal
+		}
 	case class == affinity.ClassFullProved && !q.Whole && reachable(q, AnchorGood):
 		p.Anchor, p.Provenance, p.From = q.Record.Anchor.ResponseID, Injected, from
 	}
+	p.Answers = interrupted(q, p)
 	return p, nil
+}
+
+// interrupted are the tool calls of the anchor that the turn leaves without an
+// output. The upstream refuses to go on without them; a client leaves them out
+// when its user stopped a tool.
+func interrupted(q Question, p Plan) []Answer {
+	a := q.Record.Anchor
+	if p.Anchor == "" || q.Unowned || !a.is(p.Anchor) || !q.Facts.Input.List {
+		return nil
+	}
+	var answers []Answer
+	for _, out := range a.Known.Outputs {
+		if out.Role == affinity.RoleCall && out.CallID != "" && answerable(out.Type) && !q.Facts.Input.Answers(out.CallID, p.From) {
+			answers = append(answers, Answer{Type: out.Type + "_output", CallID: out.CallID})
+		}
+	}
+	return answers
+}
+
+// answerable says whether the client gives the output of a call of this type;
+// hosted tools have theirs already.
+func answerable(callType string) bool {
+	switch callType {
+	case "function_call", "custom_tool_call", "apply_patch_call":
+		return true
+	}
+	return false
 }
 
 // place refuses a target that cannot serve the turn.
@@ -193,7 +241,7 @@ func completeDelta(q Question, p Plan) (Plan, *failure.Failure) {
 // worse than worst.
 func reachable(q Question, worst AnchorStatus) bool {
 	a := q.Record.Anchor
-	if a == nil || a.Status > worst || a.Account != q.Target.Account {
+	if a == nil || q.Unowned || a.Status > worst || a.Account != q.Target.Account {
 		return false
 	}
 	if q.Target.Scope == upstream.ScopeConnection {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
@@ -123,41 +122,6 @@ func TestMakeIsSafe(t *testing.T) {
 	}
 	if n < 1000 {
 		t.Fatalf("only %d questions", n)
-	}
-}
-
-func TestApply(t *testing.T) {
-	now := time.Unix(1000, 0)
-	good := Record{Account: "a", Anchor: anchorOf(AnchorGood, "a", 7), Version: 3}
-	for _, tc := range []struct {
-		name   string
-		event  Event
-		status AnchorStatus
-		moved  bool // whether the version rises
-	}{
-		{"denied", Event{Denied: "r1"}, AnchorDead, true},
-		{"denied is another one", Event{Denied: "r0"}, AnchorGood, false},
-		{"suspected", Event{Suspected: "r1"}, AnchorSuspect, true},
-		{"its socket is gone", Event{ConnectionGone: 7}, AnchorDead, true},
-		{"another socket is gone", Event{ConnectionGone: 8}, AnchorGood, false},
-		{"served elsewhere", Event{Served: &Served{Account: "b"}}, AnchorDead, true},
-		{"served here", Event{Served: &Served{Account: "a"}}, AnchorGood, false},
-		{"nothing", Event{}, AnchorGood, false},
-	} {
-		next := Apply(good, tc.event, now)
-		if next.Anchor.Status != tc.status || (next.Version > good.Version) != tc.moved {
-			t.Errorf("%s: %v, version %d", tc.name, next.Anchor.Status, next.Version)
-		}
-		if good.Anchor.Status != AnchorGood || good.Version != 3 {
-			t.Fatalf("%s changed its argument", tc.name)
-		}
-	}
-	dead := Apply(good, Event{Denied: "r1"}, now)
-	if again := Apply(dead, Event{Suspected: "r1"}, now); again.Anchor.Status != AnchorDead {
-		t.Error("a status rose")
-	}
-	if fresh := Apply(dead, Event{Completed: &Anchor{ResponseID: "r2", Account: "a", Status: AnchorDead}}, now); fresh.Anchor.Status != AnchorGood || fresh.Anchor.ResponseID != "r2" {
-		t.Error("a new response is a good anchor")
 	}
 }
 

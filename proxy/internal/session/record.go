@@ -5,6 +5,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
@@ -17,14 +18,31 @@ type AnchorStatus uint8
 const (
 	// AnchorGood: the response completed here.
 	AnchorGood AnchorStatus = iota
-	// AnchorSuspect: an attempt with it went silent. A full payload goes without
-	// it; a delta keeps it, since it has nothing else.
+	// AnchorSuspect: attempts with it wedged or went silent. A full payload goes
+	// without it; a delta keeps it, since it has nothing else.
 	AnchorSuspect
-	// AnchorDead: the upstream denied it, or its socket is gone.
+	// AnchorDead: the upstream denied it, its socket is gone, or it failed once
+	// more after it had become suspect.
 	AnchorDead
 )
 
-func (s AnchorStatus) String() string { return [...]string{"good", "suspect", "dead"}[s] }
+var anchorStatusNames = [...]string{"good", "suspect", "dead"}
+
+func (s AnchorStatus) String() string { return anchorStatusNames[s] }
+
+// AnchorCause says why an anchor is not good, in one word.
+type AnchorCause string
+
+// Causes. The last two are no failures.
+const (
+	CauseDenied     AnchorCause = "AnchorDenied"   // the upstream does not know it
+	CauseWedged     AnchorCause = "Wedged"         // the upstream worked on it and created no response
+	CauseEventless  AnchorCause = "Eventless"      // silence
+	CauseOpened     AnchorCause = "CircuitOpened"  // the circuit opened while it was in use
+	CauseConfirmed  AnchorCause = "FailedAgain"    // and it failed once more
+	CauseConnection AnchorCause = "ConnectionGone" // it went with its socket
+	CauseAccount    AnchorCause = "OtherAccount"   // the session moved to another account
+)
 
 // Anchor is a response that later turns can build on.
 type Anchor struct {
@@ -34,6 +52,9 @@ type Anchor struct {
 	// of the account resolves it.
 	Connection uint64
 	Status     AnchorStatus
+	// Cause and Since say why and since when it is not good.
+	Cause AnchorCause
+	Since time.Time
 	// Known is the conversation up to and including the response.
 	Known affinity.Known
 }
@@ -46,62 +67,200 @@ type Record struct {
 	// Model is the model of the session's lane; a socket serves one model.
 	Model  string
 	Anchor *Anchor
+	Health Health
 	// Version rises with every change.
 	Version   int64
 	UpdatedAt time.Time
 }
 
-// Event is something that happened to a session. Exactly one field is set.
-type Event struct {
-	// Completed replaces the anchor by a new, good one.
-	Completed *Anchor
-	// Denied is an anchor that the upstream does not know.
-	Denied string
-	// Suspected is an anchor whose attempt went silent.
-	Suspected string
-	// ConnectionGone is the generation of a socket that ended.
-	ConnectionGone uint64
-	// Served is the account and model that a turn was sent with.
-	Served *Served
+// Quarantined says whether the session has an anchor that full payloads do not
+// use because it failed. An anchor that merely went with its socket or account
+// is no failure.
+func (r Record) Quarantined() bool {
+	if r.Anchor == nil {
+		return false
+	}
+	switch r.Anchor.Cause {
+	case CauseDenied, CauseWedged, CauseEventless, CauseOpened, CauseConfirmed:
+		return true
+	}
+	return false
 }
 
-// Served says where a turn went.
-type Served struct{ Account, Model string }
+// Event is something that happened to a session. Exactly one field is set.
+type Event struct {
+	// Sent is an attempt that goes out now.
+	Sent *Sent
+	// Completed replaces the anchor by a new, good one and settles the circuit.
+	Completed *Completed
+	// Denied is an anchor that the upstream does not know.
+	Denied string
+	// Wedged is an attempt that showed life without ever being created.
+	Wedged *Wedged
+	// Struck is an attempt that failed without any sign of life.
+	Struck *Struck
+	// ConnectionGone is the generation of a socket that ended.
+	ConnectionGone uint64
+	// Moved says that the record came from another process: what lived on that
+	// process' sockets is gone.
+	Moved bool
+	// Probe is about the token of the half-open circuit.
+	Probe *ProbeEvent
+	// Reset is the token of a user's wish to close the circuit.
+	Reset string
+}
 
-// Apply is the only way a record changes. It never changes its argument.
+// Sent says where an attempt goes.
+type Sent struct{ Account, Model string }
+
+// Completed is the end of a response that later turns can build on.
+type Completed struct {
+	// Anchor is the new anchor; nil = nothing can be built on the response, and
+	// the turn alone proves that the key works.
+	Anchor *Anchor
+	// Sequence is the attempt's number in the record; see Health.Sequence.
+	Sequence int64
+}
+
+// Wedged says which anchor wedged which socket.
+type Wedged struct {
+	Anchor     string
+	Generation uint64
+}
+
+// Struck is a strike: the evidence that one attempt adds.
+type Struck struct {
+	// Attempt identifies it; the same attempt never strikes twice. Turn is the turn
+	// it belongs to, whose probe ends with it.
+	Attempt, Turn string
+	Sequence      int64
+	Class         StrikeClass
+	// Anchor that was sent; empty = none.
+	Anchor string
+	// Spared says that the anchor was the proxy's own and the payload does not
+	// need it: it is suspect at once.
+	Spared bool
+	Policy Policy
+}
+
+// Apply is the only way a record changes. It never changes its argument, and a
+// record that an event says nothing new about comes back as it was.
 func Apply(r Record, e Event, now time.Time) Record {
-	next := r
+	next, changed := r, true
 	switch {
+	case e.Sent != nil:
+		next = applySent(r, *e.Sent, now)
 	case e.Completed != nil:
-		anchor := *e.Completed
-		anchor.Status = AnchorGood
-		next.Anchor, next.Account = &anchor, anchor.Account
+		next = applyCompleted(r, *e.Completed)
 	case e.Denied != "":
-		next.Anchor = mark(r.Anchor, AnchorDead, func(a *Anchor) bool { return a.ResponseID == e.Denied })
-	case e.Suspected != "":
-		next.Anchor = mark(r.Anchor, AnchorSuspect, func(a *Anchor) bool { return a.ResponseID == e.Suspected })
+		next, changed = applyDenied(r, e.Denied, now)
+	case e.Wedged != nil:
+		next.Anchor = r.Anchor.marked(AnchorSuspect, CauseWedged, now, r.Anchor.is(e.Wedged.Anchor))
+		next.Health.MinGeneration = max(r.Health.MinGeneration, e.Wedged.Generation+1)
+		changed = next.Anchor != r.Anchor || next.Health.MinGeneration != r.Health.MinGeneration
+	case e.Struck != nil:
+		next, changed = applyStruck(r, *e.Struck, now)
 	case e.ConnectionGone != 0:
-		next.Anchor = mark(r.Anchor, AnchorDead, func(a *Anchor) bool { return a.Connection == e.ConnectionGone })
-	case e.Served != nil:
-		next.Account, next.Model = e.Served.Account, e.Served.Model
-		if r.Anchor != nil && r.Anchor.Account != e.Served.Account {
-			// An anchor of another account is never sent again from here.
-			next.Anchor = mark(r.Anchor, AnchorDead, func(*Anchor) bool { return true })
+		next.Anchor = r.Anchor.marked(AnchorDead, CauseConnection, now, r.Anchor != nil && r.Anchor.Connection == e.ConnectionGone)
+		changed = next.Anchor != r.Anchor
+	case e.Moved:
+		next.Anchor = r.Anchor.marked(AnchorDead, CauseConnection, now, r.Anchor != nil && r.Anchor.Connection != 0)
+		changed = next.Anchor != r.Anchor
+	case e.Probe != nil:
+		next.Health, changed = r.Health.probe(*e.Probe, now)
+	case e.Reset != "":
+		if changed = e.Reset != r.Health.Reset; changed {
+			next.Health = r.Health.settled(r.Health.Sequence)
+			next.Health.Reset = e.Reset
 		}
+	default:
+		changed = false
 	}
-	if next.Anchor == r.Anchor && next.Account == r.Account && next.Model == r.Model {
+	if !changed {
 		return r
 	}
 	next.Version, next.UpdatedAt = r.Version+1, now
 	return next
 }
 
-// mark lowers the status of a matching anchor; a status never rises.
-func mark(a *Anchor, status AnchorStatus, matches func(*Anchor) bool) *Anchor {
-	if a == nil || !matches(a) || a.Status >= status {
+func applySent(r Record, s Sent, now time.Time) Record {
+	next := r
+	next.Account, next.Model = s.Account, s.Model
+	next.Health.Sequence++
+	// An anchor of another account is never sent again from here.
+	next.Anchor = r.Anchor.marked(AnchorDead, CauseAccount, now, r.Anchor != nil && r.Anchor.Account != s.Account)
+	return next
+}
+
+func applyCompleted(r Record, c Completed) Record {
+	next := r
+	if c.Anchor != nil {
+		anchor := *c.Anchor
+		anchor.Status, anchor.Cause, anchor.Since = AnchorGood, "", time.Time{}
+		next.Anchor, next.Account = &anchor, anchor.Account
+	}
+	if r.Health.StruckSequence <= c.Sequence {
+		next.Health = r.Health.settled(c.Sequence)
+	}
+	return next
+}
+
+// applyDenied remembers the id whoever named it. Strikes that were all made with
+// it are settled: their cause is gone.
+func applyDenied(r Record, id string, now time.Time) (Record, bool) {
+	next := r
+	next.Anchor = r.Anchor.marked(AnchorDead, CauseDenied, now, r.Anchor.is(id))
+	if !slices.Contains(r.Health.Denied, id) {
+		next.Health.Denied = lastFew(r.Health.Denied, id)
+	} else if next.Anchor == r.Anchor {
+		return r, false
+	}
+	if r.Health.Strikes > 0 && r.Health.Blamed == id {
+		next.Health = next.Health.settled(r.Health.StruckSequence)
+	}
+	return next, true
+}
+
+// applyStruck counts a strike, once an attempt, and not after a later attempt
+// has proved that the key works.
+func applyStruck(r Record, s Struck, now time.Time) (Record, bool) {
+	h := r.Health
+	if slices.Contains(h.Struck, s.Attempt) || s.Sequence <= h.Cleared {
+		return r, false
+	}
+	next := r
+	next.Health = h.struck(s, now)
+	opened := next.Health.Strikes >= s.Policy.Threshold
+	anchor := r.Anchor.is(s.Anchor)
+	switch {
+	case !anchor || !s.Class.poisons():
+	case opened && r.Anchor.Status == AnchorSuspect:
+		next.Anchor = r.Anchor.marked(AnchorDead, CauseConfirmed, now, true)
+	case opened:
+		next.Anchor = r.Anchor.marked(AnchorSuspect, CauseOpened, now, true)
+	case s.Class == StrikeSilence && (s.Spared || next.Health.Eventless >= s.Policy.Eventless):
+		next.Anchor = r.Anchor.marked(AnchorSuspect, CauseEventless, now, true)
+	}
+	return next, true
+}
+
+// is says whether the anchor has this id; a missing anchor has none.
+func (a *Anchor) is(id string) bool { return a != nil && id != "" && a.ResponseID == id }
+
+// marked lowers the status if the condition holds; a status never rises.
+func (a *Anchor) marked(status AnchorStatus, cause AnchorCause, now time.Time, condition bool) *Anchor {
+	if a == nil || !condition || a.Status >= status {
 		return a
 	}
 	marked := *a
-	marked.Status = status
+	marked.Status, marked.Cause, marked.Since = status, cause, now
 	return &marked
+}
+
+// fewIDs bounds the ids that a record remembers.
+const fewIDs = 8
+
+func lastFew(ids []string, id string) []string {
+	ids = append(slices.Clone(ids), id)
+	return ids[max(0, len(ids)-fewIDs):]
 }

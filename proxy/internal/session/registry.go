@@ -3,12 +3,16 @@ package session
 import (
 	"container/list"
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
 
 // Registry finds the session of a turn and makes one where there is none. It is
@@ -17,7 +21,7 @@ type Registry struct {
 	services Services
 	owners   *owners
 	aliases  *aliases
-	records  *records
+	world    world
 
 	generation atomic.Uint64
 	sockets    atomic.Int64 // open connections to upstreams
@@ -26,7 +30,8 @@ type Registry struct {
 	sessions map[affinity.Key]*entry
 	recent   *list.List // of *entry, most recently used first
 	closing  bool
-	running  sync.WaitGroup
+	unwell   map[*actor]notice // what sessions say that are not well
+	reset    string            // the last wish to close all circuits
 	// refused holds endpoints that have no WebSocket, with the time to ask again.
 	refused map[string]time.Time
 }
@@ -34,10 +39,11 @@ type Registry struct {
 // entry is a session in the registry. turns counts the turns that were handed
 // to the actor and are not settled; while it is above zero, the actor stays.
 type entry struct {
-	actor   *actor
-	turns   int
-	element *list.Element
-	evicted bool
+	actor     *actor
+	turns     int
+	busySince time.Time // when turns rose above zero
+	element   *list.Element
+	evicted   bool
 }
 
 // webSocketRetry is how long an endpoint that refused the upgrade is used by
@@ -46,13 +52,22 @@ const webSocketRetry = 10 * time.Minute
 
 // NewRegistry makes an empty registry.
 func NewRegistry(s Services) *Registry {
+	s.alone()
+	return newRegistry(s, &goroutines{})
+}
+
+func newRegistry(s Services, w world) *Registry {
 	if s.MaxSessions == 0 {
 		s.MaxSessions = DefaultMaxSessions
 	}
-	return &Registry{
-		services: s, owners: newOwners(), aliases: newAliases(), records: newRecords(),
-		sessions: map[affinity.Key]*entry{}, recent: list.New(), refused: map[string]time.Time{},
+	r := &Registry{
+		services: s, owners: newOwners(), aliases: newAliases(), world: w,
+		sessions: map[affinity.Key]*entry{}, recent: list.New(), refused: map[string]time.Time{}, unwell: map[*actor]notice{},
 	}
+	// Generations mean something in this process alone: another one's must not be
+	// taken for ours.
+	r.generation.Store(generationBase())
+	return r
 }
 
 // Submit hands a turn to its session. It does not wait; the answer, also a
@@ -83,16 +98,7 @@ func (r *Registry) submitTo(key affinity.Key, t *Turn) {
 	t.at.actor = a
 	t.at.mu.Unlock()
 	// The reservation keeps the actor alive until it has read this.
-	a.mailTurn(submitted{t})
-}
-
-// mailTurn delivers from a goroutine that may be another actor's own.
-func (a *actor) mailTurn(m any) {
-	select {
-	case a.mail <- m:
-	default:
-		go a.post(m)
-	}
+	r.world.hand(a, submitted{t})
 }
 
 func (r *Registry) detach(t *Turn) {
@@ -101,7 +107,7 @@ func (r *Registry) detach(t *Turn) {
 	a := t.at.actor
 	t.at.mu.Unlock()
 	if a != nil {
-		a.post(detached{t})
+		r.world.post(a, detached{t})
 	}
 }
 
@@ -109,24 +115,22 @@ func (r *Registry) detach(t *Turn) {
 func (r *Registry) reserve(key affinity.Key) (*actor, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closing {
-		return nil, false
-	}
 	e := r.sessions[key]
+	if r.closing && e == nil {
+		return nil, false // a session that is here may go on while it drains
+	}
 	if e == nil {
 		if len(r.sessions) >= r.services.MaxSessions && !r.evictLocked() {
 			return nil, false
 		}
-		e = &entry{actor: newActor(key, r, r.records.take(key))}
+		e = &entry{actor: newActor(key, r)}
 		e.element = r.recent.PushFront(e)
 		r.sessions[key] = e
-		r.running.Add(1)
-		go func() {
-			defer r.running.Done()
-			e.actor.run()
-		}()
+		r.world.start(e.actor)
 	}
-	e.turns++
+	if e.turns++; e.turns == 1 {
+		e.busySince = r.world.now()
+	}
 	r.recent.MoveToFront(e.element)
 	return e.actor, true
 }
@@ -142,7 +146,7 @@ func (r *Registry) evictLocked() bool {
 		}
 		r.removeLocked(e)
 		e.evicted = true
-		go e.actor.post(evicted{})
+		r.world.hand(e.actor, evicted{})
 		return true
 	}
 	return false
@@ -170,24 +174,15 @@ func (r *Registry) retire(a *actor) bool {
 	defer r.mu.Unlock()
 	e := r.sessions[a.key]
 	if e == nil || e.actor != a {
-		if e == nil { // evicted: it is out of the table already
-			r.keepLocked(a)
-		}
-		return true
+		delete(r.unwell, a)
+		return true // evicted: it is out of the table already
 	}
 	if e.turns > 0 {
 		return false
 	}
 	r.removeLocked(e)
-	r.keepLocked(a)
+	delete(r.unwell, a)
 	return true
-}
-
-// keepLocked keeps the record of an ended session, if its key can come again.
-func (r *Registry) keepLocked(a *actor) {
-	if !a.key.Kind.Lane() || a.key.Kind == affinity.KindModelParallel {
-		r.records.put(a.key, a.record)
-	}
 }
 
 func (r *Registry) nextGeneration() uint64 { return r.generation.Add(1) }
@@ -195,28 +190,118 @@ func (r *Registry) nextGeneration() uint64 { return r.generation.Add(1) }
 func (r *Registry) withoutWebSocket(endpoint string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return time.Now().Before(r.refused[endpoint])
+	return r.world.now().Before(r.refused[endpoint])
 }
 
 func (r *Registry) noteNoWebSocket(endpoint string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.refused[endpoint] = time.Now().Add(webSocketRetry)
+	r.refused[endpoint] = r.world.now().Add(webSocketRetry)
 }
 
-// Owner says what is known of an anchor that a client supplied.
-func (r *Registry) Owner(client, responseID string) (Owner, bool) {
-	return r.owners.get(responseID, client)
+// generationBase is a number that no other process starts at.
+func generationBase() uint64 { return uint64(rand.Uint32()) << 32 } //nolint:gosec // distinct, not secret
+
+// lookupTimeout bounds a question to the store that a turn waits for.
+const lookupTimeout = 2 * time.Second
+
+// Owner says what is known of an anchor that a client supplied. The error says
+// that the store, which may know more, does not answer.
+func (r *Registry) Owner(ctx context.Context, client, responseID string) (Owner, bool, error) {
+	if owner, ok := r.owners.get(responseID, client); ok || r.services.Local {
+		return owner, ok, nil
+	}
+	raw, err := r.lookUp(ctx, responseAlias(client, responseID))
+	if err != nil || raw == nil {
+		return Owner{}, false, err
+	}
+	owner, err := decodeOwner(raw)
+	if err != nil {
+		r.services.Log.Warn("A stored alias cannot be read", "error", err)
+		return Owner{}, false, nil
+	}
+	r.owners.put(responseID, client, owner)
+	return owner, true, nil
+}
+
+// remember notes whose a response is, for the turns that name it.
+func (r *Registry) remember(responseID, client string, owner Owner) {
+	r.owners.put(responseID, client, owner)
+	if !r.services.Local {
+		r.services.Writer.PutAlias(responseAlias(client, responseID), encodeOwner(owner), aliasLife)
+	}
 }
 
 // ByTurnState is the session that a client's continuation token names.
-func (r *Registry) ByTurnState(client, token string) (affinity.Key, bool) {
-	return r.aliases.get(affinity.TurnStateKey(client, token))
+func (r *Registry) ByTurnState(ctx context.Context, client, token string) (affinity.Key, bool, error) {
+	name := affinity.TurnStateKey(client, token)
+	if key, ok := r.aliases.get(name); ok || r.services.Local {
+		return key, ok, nil
+	}
+	raw, err := r.lookUp(ctx, name.Name())
+	if err != nil || raw == nil {
+		return affinity.Key{}, false, err
+	}
+	key, ok := affinity.ParseKey(string(raw))
+	if ok {
+		r.aliases.put(name, key)
+	}
+	return key, ok, nil
 }
 
 func (r *Registry) alias(t *Turn, key affinity.Key) {
-	if t.TurnState != "" && !key.Kind.Lane() && key.Kind != affinity.KindRequest {
-		r.aliases.put(affinity.TurnStateKey(t.Client, t.TurnState), key)
+	if t.TurnState == "" || key.Kind.Lane() || key.Kind == affinity.KindRequest {
+		return
+	}
+	name := affinity.TurnStateKey(t.Client, t.TurnState)
+	if known, ok := r.aliases.get(name); ok && known == key {
+		return
+	}
+	r.aliases.put(name, key)
+	if !r.services.Local && kept(key) {
+		r.services.Writer.PutAlias(name.Name(), []byte(key.Name()), aliasLife)
+	}
+}
+
+// lookUp asks the store for an alias; nil = there is none.
+func (r *Registry) lookUp(ctx context.Context, name string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	raw, err := r.services.Store.Alias(ctx, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		r.services.Observer.StoreFailed("alias")
+		return nil, fmt.Errorf("looking up an alias: %w", err)
+	}
+	return raw, nil
+}
+
+// Delivered says that the client has got the whole answer of a turn.
+func (r *Registry) Delivered(t *Turn) {
+	if !t.recorded.Load() {
+		return
+	}
+	t.at.mu.Lock()
+	a := t.at.actor
+	t.at.mu.Unlock()
+	if a != nil {
+		r.world.post(a, delivered{t})
+	}
+}
+
+// Fenced is told by the store's side that a key is not ours any more.
+func (r *Registry) Fenced(h store.Held, current store.Entry) {
+	key, ok := affinity.ParseKey(string(h.Key))
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	e := r.sessions[key]
+	r.mu.Unlock()
+	if e != nil {
+		r.world.hand(e.actor, fenced{h, current})
 	}
 }
 
@@ -254,11 +339,11 @@ func (r *Registry) Close(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	for _, a := range actors {
-		a.post(draining{})
+		r.world.post(a, draining{})
 	}
 	ended := make(chan struct{})
 	go func() {
-		r.running.Wait()
+		r.world.wait()
 		close(ended)
 	}()
 	select {
@@ -267,7 +352,7 @@ func (r *Registry) Close(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	for _, a := range actors {
-		a.post(draining{force: true})
+		r.world.post(a, draining{force: true})
 	}
 	<-ended
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/account"
@@ -32,9 +34,16 @@ type Turn struct {
 	Echoed    bool
 	// Transport HTTP forces a plain request: nothing names a session.
 	Transport Transport
-	Out       *Outbox
+	// Fingerprint identifies the request within its session: the same request
+	// sent again has the same one. Empty = it is not recognised again.
+	Fingerprint string
+	// Stay says that the turn is served here even if another replica owns its key:
+	// it came from there, or could not be sent there.
+	Stay bool
+	Out  *Outbox
 
-	at handed // where the turn is
+	at       handed      // where the turn is
+	recorded atomic.Bool // its session wants to know whether the answer got through
 }
 
 // flight is a turn in its session, from submission to settlement. The actor
@@ -53,9 +62,27 @@ type flight struct {
 	facts     []Fact
 	transport Transport
 	// excluded are the accounts that said no to this turn.
-	excluded  []string
-	redialed  bool
-	recovered bool
+	excluded []string
+	redialed bool
+	// spent: the turn's one recovery after a dispatch is used up.
+	spent bool
+	// whole: the turn goes without an anchor from here on.
+	whole       bool
+	cleanCloses int
+	resumeAt    time.Time // the end of a pause
+	dispatches  int
+	// sequence is the attempt's number in the record.
+	sequence int64
+	// probe says that the turn holds the key's probe, renewed at renewAt.
+	probe   bool
+	renewAt time.Time
+	// recorded is the attempt in the turn's record; 0 = it has none.
+	recorded int
+	spool    spool
+	// calls are the acting tool calls that the client got in this turn; before are
+	// those it got when it sent the turn the last time and that were not met again.
+	calls, before []affinity.Digest
+	duplicate     bool
 	// first is the first answer of an account that said no; it stands if all do.
 	first *failure.Failure
 
@@ -78,14 +105,19 @@ type flight struct {
 type stage uint8
 
 const (
-	stageWaiting stage = iota // behind the turn before it
-	stageLeasing              // for an account
-	stageDialing              // for a connection
-	stageQueued               // for the write before it on the same connection
-	stageSending              // the request is being written
-	stageSent                 // until the response ends
+	stageWaiting   stage = iota // behind the turn before it
+	stageLeasing                // for an account
+	stageDialing                // for a connection
+	stageQueued                 // for the write before it on the same connection
+	stageSending                // the request is being written
+	stageSent                   // until the response ends
+	stagePausing                // before it is sent again
+	stageRecalling              // its answer is read from the store
 	stageSettled
 )
+
+// name identifies the attempt.
+func (f *flight) name() string { return f.turn.ID + "/" + strconv.Itoa(f.attempt) }
 
 func (f *flight) note(kind FactKind) { f.facts = append(f.facts, Fact{Kind: kind}) }
 

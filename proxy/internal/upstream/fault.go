@@ -126,6 +126,12 @@ func (f Fault) Quota() bool {
 	return false
 }
 
+// Overloaded says whether the upstream did not take the request because it has
+// too much to do, in words of its own.
+func (f Fault) Overloaded() bool {
+	return f.Code == "server_is_overloaded" || f.Code == "slow_down" || strings.Contains(strings.ToLower(f.Message), "selected model is at capacity")
+}
+
 // ConnectionLimit says whether the connection is too old to take requests.
 func (f Fault) ConnectionLimit() bool { return f.Code == "websocket_connection_limit_reached" }
 

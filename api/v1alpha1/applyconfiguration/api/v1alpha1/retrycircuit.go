@@ -27,8 +27,8 @@ type RetryCircuitApplyConfiguration struct {
 	// cleanCloseMaxBackoffSeconds is the longest time after failures that were clean
 	// closes of the upstream. Unset means 30.
 	CleanCloseMaxBackoffSeconds *int32 `json:"cleanCloseMaxBackoffSeconds,omitempty"`
-	// halfOpenLeaseSeconds is how long one probe may hold the half-open circuit.
-	// Unset means 600.
+	// halfOpenLeaseSeconds is how long a probe is waited for whose proxy is gone; a
+	// proxy that lives renews it as long as the turn does. Unset means 60.
 	HalfOpenLeaseSeconds *int32 `json:"halfOpenLeaseSeconds,omitempty"`
 	// stateTTLSeconds is how long an untouched circuit is remembered. Unset means
 	// 3600.
