@@ -20,6 +20,8 @@ const peekBytes = 2 << 10
 // events watches a stream of a bridge go by, without reading more of it than it
 // takes to end it properly: where events end, and which was the last.
 type events struct {
+	// searched is how much of what is held is known to hold no end.
+	searched int
 	// torn says that a part of an event has passed whose end has not.
 	torn bool
 	// terminal says that the last event of the response has begun.
@@ -30,14 +32,17 @@ type events struct {
 }
 
 // pass says how much of held may pass: all up to the end of the last whole event
-// in it, or everything if one event fills it.
+// in it, or everything if one event fills it. What it does not pass comes again,
+// at the start of the next call's held.
 func (e *events) pass(held []byte) int {
-	if end := bytes.LastIndex(held, eventEnd); end >= 0 {
-		end += len(eventEnd)
+	from := max(0, e.searched-1)
+	if at := bytes.LastIndex(held[from:], eventEnd); at >= 0 {
+		end := from + at + len(eventEnd)
 		e.see(held[:end])
-		e.torn = false
+		e.torn, e.searched = false, len(held)-end
 		return end
 	}
+	e.searched = len(held)
 	if len(held) < chunkBytes {
 		return 0
 	}
@@ -45,10 +50,11 @@ func (e *events) pass(held []byte) int {
 		e.see(held)
 		e.torn = true
 	}
+	e.searched = 0
 	if held[len(held)-1] == '\n' {
-		return len(held) - 1 // it may be half of an end
+		e.searched = 1 // it may be half of an end
 	}
-	return len(held)
+	return len(held) - e.searched
 }
 
 // see notes what is told by text that passes; it starts with an event, but for

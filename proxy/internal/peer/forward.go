@@ -156,7 +156,8 @@ func (f *Forwarder) forward(w http.ResponseWriter, r *http.Request, req *bridge.
 }
 
 // request is the turn as it goes to a peer, without its body.
-func (f *Forwarder) request(ctx context.Context, req *bridge.Request, key affinity.Key, address string, secret []byte) (*http.Request, error) {
+func (f *Forwarder) request(ctx context.Context, req *bridge.Request, key affinity.Key, address string,
+	secret []byte) (*http.Request, error) {
 	header := travelling(req.Header)
 	envelope, signature, err := Envelope{
 		Request: req.ID, Client: req.Client, Route: routeNames[req.Route], Stream: req.Stream, Key: key.Name(),

@@ -33,6 +33,8 @@ type handover struct {
 
 func newHandover(body []byte, stalled func()) *handover {
 	h := &handover{rest: body, stalled: stalled}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(takeTime, h.expired)
 	return h
 }
