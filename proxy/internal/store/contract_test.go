@@ -712,7 +712,11 @@ var transcripts = map[string]func(subject){
 		put(1)
 		equal(s.t, s.transcript("aa"), []string{"one"})
 		put(2)
-		_, err := s.Transcript(ctx, key, "aa")
+		s.ok(s.AppendEvents(ctx, h, "bb", 1, 0, raw("one"), life)) // without a record
+		s.ok(s.PutTurn(ctx, h, Turn{Fingerprint: "bb", State: TurnSubmitted, Attempt: 2}, life))
+		_, err := s.Transcript(ctx, key, "bb")
+		s.is(err, ErrNotFound)
+		_, err = s.Transcript(ctx, key, "aa")
 		s.is(err, ErrNotFound)
 		s.is(s.AppendEvents(ctx, h, "aa", 1, 0, raw("one"), life), ErrConflict)
 		s.ok(s.AppendEvents(ctx, h, "aa", 3, 0, raw("tre"), life))

@@ -101,8 +101,7 @@ func (r *records) put(name turnName, t Turn, now time.Time, life time.Duration) 
 		switch {
 		case last.turn.Attempt > t.Attempt:
 			return ErrConflict
-		case last.turn.Attempt < t.Attempt:
-			r.dropTranscript(name, t.Attempt-1)
+		case last.turn.Attempt < t.Attempt: // begins anew
 		case last.turn.State.Final() && undelivered(last.turn) != undelivered(t):
 			return ErrConflict
 		case t.State.stage() < last.turn.State.stage():
@@ -114,6 +113,7 @@ func (r *records) put(name turnName, t Turn, now time.Time, life time.Duration) 
 	} else if len(r.byKey[name.key]) >= MaxTurns {
 		r.evictOf(name.key)
 	}
+	r.dropTranscript(name, t.Attempt-1)
 	r.turns.put(name, memoryTurn{turn: t, begun: begun}, now, life)
 	if r.byKey[name.key] == nil {
 		r.byKey[name.key] = map[string]struct{}{}

@@ -184,7 +184,8 @@ func (it *item) replaces(old *item) bool {
 	case kindAlias:
 		return old.kind == kindAlias
 	case kindTurn:
-		return old.kind == kindTurn && sameTurn
+		return old.kind == kindTurn && sameTurn && (it.attempt > old.attempt ||
+			!old.turn.State.Final() && it.turn.State.stage() >= old.turn.State.stage()) // else the store judges
 	case kindDrop:
 		return (old.kind == kindTurn || old.kind == kindEvents) && sameTurn
 	case kindRelease:

@@ -1,20 +1,13 @@
 -- ARGV[6..12] are fingerprint, attempt, stage, delivered, json, life and the most
 -- turns of a key.
 local attempt, stage, delivered, begun = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], now
-local last = turn(ARGV[6])
-if last == false then return {'corrupt'} end
+local last, written = turn(ARGV[6]), transcript()
+if last == false or written == false then return {'corrupt'} end
 if last then
-  if last.attempt > attempt then
-    return {'conflict'}
-  elseif last.attempt < attempt then
-    local written = transcript()
-    if written == false then return {'corrupt'} end
-    if written and written < attempt then redis.call('DEL', KEYS[3]) end
-  elseif last.stage == 3 and last.json ~= ARGV[10] then
-    return {'conflict'}
-  elseif stage < last.stage then
-    return {'ok'}
-  else
+  if last.attempt > attempt then return {'conflict'} end
+  if last.attempt == attempt then
+    if last.stage == 3 and last.json ~= ARGV[10] then return {'conflict'} end
+    if stage < last.stage then return {'ok'} end
     begun = last.begun
     if last.delivered == '1' then delivered = '1' end
   end
@@ -30,6 +23,7 @@ elseif redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[12]) then
   end
   redis.call('HDEL', KEYS[2], victim)
 end
+if written and written < attempt then redis.call('DEL', KEYS[3]) end
 redis.call('HSET', KEYS[2], ARGV[6],
   digits(now + ARGV[11]) .. ' ' .. digits(begun) .. ' ' .. ARGV[7] .. ' ' .. ARGV[8] .. ' ' .. delivered .. ' ' .. ARGV[10])
 if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[11]) then redis.call('PEXPIRE', KEYS[2], ARGV[11]) end
