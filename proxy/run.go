@@ -23,10 +23,11 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
 )
 
-// Default addresses of the two ports.
+// Default addresses of the ports.
 const (
-	DefaultListen    = ":8080"
-	DefaultOpsListen = ":9090"
+	DefaultListen     = ":8080"
+	DefaultOpsListen  = ":9090"
+	DefaultPeerListen = ":8081"
 )
 
 // Options of Run.
@@ -35,7 +36,12 @@ type Options struct {
 	ConfigDir string
 	// Listen and OpsListen are host:port; port 0 = any free one.
 	Listen, OpsListen string
-	Logger            *slog.Logger
+	// PeerListen is where other replicas hand turns over, host:port; it is opened
+	// only where there may be some. Empty = DefaultPeerListen.
+	PeerListen string
+	// Replicas are the others; nil = those of this pod's slot, if this is a pod.
+	Replicas *Replicas
+	Logger   *slog.Logger
 	// Hurry ends the patience of a stop when it is closed, as a second signal
 	// does: turns under way are told that the proxy is going and end. nil = never.
 	Hurry <-chan struct{}
@@ -55,11 +61,19 @@ func Run(ctx context.Context, o Options) error {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
+	if o.PeerListen == "" {
+		o.PeerListen = DefaultPeerListen
+	}
 	rt, err := config.Load(o.ConfigDir)
 	if err != nil {
 		return fmt.Errorf("configuration in %s: %w", o.ConfigDir, err)
 	}
-	p, err := assemble(o, rt)
+	peers, err := openPeers(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer peers.close()
+	p, err := assemble(o, rt, peers)
 	if err != nil {
 		return err
 	}
@@ -77,22 +91,26 @@ type process struct {
 	bridge   *bridge.Bridge
 	server   *server.Server
 	serving  atomic.Bool
+	peers    *peers // nil = there are none
 	// changed tells the reporter that there is news.
 	changed func()
 }
 
-func assemble(o Options, rt *config.Runtime) (*process, error) {
-	p := &process{options: o, log: o.Logger, accounts: account.NewRegistry(clock.RealClock{}),
+func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
+	p := &process{options: o, peers: others, log: o.Logger, accounts: account.NewRegistry(clock.RealClock{}),
 		metrics: telemetry.NewMetrics(version.Version), changed: func() {}}
 	p.accounts.Update(rt)
 	p.runtime.Store(rt)
-	p.bridge = bridge.New(bridge.Options{Logger: o.Logger, Accounts: p.accounts, Metrics: p.metrics})
+	p.bridge = bridge.New(bridge.Options{Logger: o.Logger, Accounts: p.accounts, Metrics: p.metrics, Router: p.router()})
 	var err error
 	p.server, err = server.New(server.Options{
 		Logger: o.Logger, Runtime: &p.runtime, Accounts: p.accounts, Turns: p.bridge, Metrics: p.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("assembling the proxy: %w", err)
+	}
+	if err := p.receive(); err != nil {
+		return nil, err
 	}
 	p.metrics.WatchSessions(func() telemetry.Sessions {
 		return telemetry.Sessions{Active: p.bridge.Sessions().Active, Draining: p.drainingSessions()}

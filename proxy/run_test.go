@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -39,9 +40,18 @@ type proxied struct {
 	hurry     chan struct{}
 	ended     chan error
 	client    *http.Client
+	logger    *slog.Logger
+	// peerKeys are written by configure.
+	peerKeys []string
 }
 
 func launch(t *testing.T, upstream http.Handler, drain bundle.Drain, env map[string]string) *proxied {
+	t.Helper()
+	return launchWith(t, upstream, drain, env, func(*Options) {})
+}
+
+// launchWith starts a proxy with changed options.
+func launchWith(t *testing.T, upstream http.Handler, drain bundle.Drain, env map[string]string, change func(*Options)) *proxied {
 	t.Helper()
 	up := httptest.NewServer(upstream)
 	t.Cleanup(up.Close)
@@ -56,15 +66,15 @@ func launch(t *testing.T, upstream http.Handler, drain bundle.Drain, env map[str
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	p.stop = stop
+	p.stop, p.logger = stop, logger
 	opened := make(chan [2]net.Addr, 1)
-	go func() {
-		p.ended <- Run(ctx, Options{
-			ConfigDir: p.dir, Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Logger: logger, Hurry: p.hurry,
-			Started: func(data, ops net.Addr) { opened <- [2]net.Addr{data, ops} },
-			Getenv:  func(name string) string { return env[name] },
-		})
-	}()
+	options := Options{
+		ConfigDir: p.dir, Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Logger: logger, Hurry: p.hurry,
+		Started: func(data, ops net.Addr) { opened <- [2]net.Addr{data, ops} },
+		Getenv:  func(name string) string { return env[name] },
+	}
+	change(&options)
+	go func() { p.ended <- Run(ctx, options) }()
 	select {
 	case a := <-opened:
 		p.data, p.ops = "http://"+a[0].String(), "http://"+a[1].String()
@@ -102,7 +112,7 @@ func (p *proxied) configure(t *testing.T, endpoint string, drain bundle.Drain, k
 			ConnectSeconds: 5, TLSSeconds: 5, ResponseHeaderSeconds: 60, FirstEventSeconds: 60, IdleSeconds: 300, KeepaliveSeconds: 10,
 		}},
 	}
-	c := bundle.Credentials{Accounts: map[string]bundle.Credential{"first": {APIKey: secretKey}}, Clients: map[string]string{}}
+	c := bundle.Credentials{Accounts: map[string]bundle.Credential{"first": {APIKey: secretKey}}, Clients: map[string]string{}, PeerKeys: p.peerKeys}
 	for _, key := range keys {
 		c.Clients["client-"+bundle.KeyDigest(key)[:6]] = bundle.KeyDigest(key)
 	}

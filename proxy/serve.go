@@ -21,10 +21,11 @@ const (
 	lastWords = 5 * time.Second
 )
 
-// ports are the two listeners with their servers.
+// ports are the listeners with their servers.
 type ports struct {
 	data, ops             net.Listener
 	dataServer, opsServer *http.Server
+	peers                 *peers // nil = no port for them
 	// failed gets the error of a port that ended by itself.
 	failed  chan error
 	running sync.WaitGroup
@@ -42,14 +43,18 @@ func (p *process) listen(ctx context.Context) (*ports, error) {
 		return nil, fmt.Errorf("opening the ops port: %w: choose another one with --ops-listen", err)
 	}
 	return &ports{
-		data: data, ops: ops, dataServer: p.server.HTTPServer(), failed: make(chan error, 2),
+		data: data, ops: ops, dataServer: p.server.HTTPServer(), peers: p.peers, failed: make(chan error, 3),
 		opsServer: server.Ops{Version: version.Version, Metrics: p.metrics.Handler(), Started: p.serving.Load,
 			Checks: p.checks, Logger: p.log}.HTTPServer(),
 	}, nil
 }
 
 func (s *ports) serve() {
-	for port, listener := range map[*http.Server]net.Listener{s.dataServer: s.data, s.opsServer: s.ops} {
+	servers := map[*http.Server]net.Listener{s.dataServer: s.data, s.opsServer: s.ops}
+	if s.peers != nil {
+		servers[s.peers.server] = s.peers.listener
+	}
+	for port, listener := range servers {
 		s.running.Go(func() {
 			if err := port.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 				s.failed <- fmt.Errorf("serving %s: %w", listener.Addr(), err)
@@ -70,6 +75,9 @@ func (p *process) run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	p.startReport(background, &tasks)
 	tasks.Go(func() { p.follow(background) })
+	if p.peers != nil {
+		tasks.Go(func() { p.followPeers(background) })
+	}
 	open.serve()
 	p.serving.Store(true)
 	rt := p.runtime.Load()
@@ -148,9 +156,11 @@ func (p *process) hurry(ctx context.Context, end context.CancelFunc) {
 	}
 }
 
-// close ends both ports, whatever is left on them.
+// close ends all ports, whatever is left on them. The peer port is the last that
+// turns come to: until here it tells others that this replica takes none.
 func (s *ports) close() {
 	_ = s.dataServer.Close()
 	_ = s.opsServer.Close()
+	s.peers.close()
 	s.running.Wait()
 }

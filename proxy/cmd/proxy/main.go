@@ -29,6 +29,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&o.ConfigDir, "config", "", "`folder` with bundle.json and credentials.json, or with manifests (*.yaml)")
 	flags.StringVar(&o.Listen, "listen", proxy.DefaultListen, "`address` for clients")
 	flags.StringVar(&o.OpsListen, "ops-listen", proxy.DefaultOpsListen, "`address` for health, metrics and version")
+	flags.StringVar(&o.PeerListen, "peer-listen", proxy.DefaultPeerListen, "`address` for other replicas, used in a cluster only")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	switch err := flags.Parse(args); {
