@@ -226,16 +226,20 @@ func (r *redisStore) Renew(ctx context.Context, keys []Held, lease time.Duration
 	}
 	// The second round is for servers that do not know the script yet.
 	for _, run := range []func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd{scriptRenew.EvalSha, scriptRenew.Eval} {
+		var sent error
 		_ = r.try(ctx, func(ctx context.Context, c redis.UniversalClient) error {
 			pipe := c.Pipeline()
 			for _, i := range rest {
 				answers[i] = run(ctx, pipe, []string{r.entry(keys[i].Key)}, writer(keys[i], milliseconds(lease))...)
 			}
-			_, err := pipe.Exec(ctx)
-			return onlyMoved(err) // the others are those of single answers
+			_, sent = pipe.Exec(ctx)
+			return onlyMoved(sent) // the others are looked for in the answers
 		})
 		rest = slices.DeleteFunc(rest, func(i int) bool {
 			raw, failed := answers[i].Result()
+			if failed == nil && raw == nil {
+				failed = sent // there was no connection to send it on
+			}
 			switch {
 			case redis.HasErrorPrefix(failed, "NOSCRIPT"):
 				errs[i] = explained(failed)

@@ -160,9 +160,10 @@ func corrupt(key Key) error {
 	return fmt.Errorf("%w: %w: key %s", ErrUnavailable, ErrCorrupt, key.short())
 }
 
-// named adds the key to an error that says that its value cannot be read.
+// named adds the key to an error that says that its value cannot be read. A script
+// never answers with nothing.
 func named(err error, key Key) error {
-	if errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNotFound) {
 		return corrupt(key)
 	}
 	return err
