@@ -383,6 +383,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	for _, tc := range []struct{ line, want string }{
 		{"-NOAUTH Authentication required.", "set spec.store.redis.authSecretRef"},
 		{"-WRONGPASS invalid username-password pair or user is disabled.", "correct the Secret"},
+		{"-ERR AUTH <password> called without any password configured for the default user.", "remove spec.store"},
 		{"-NOPERM this user has no permissions to run the 'evalsha' command", "@scripting"},
 		{"-LOADING Redis is loading the dataset in memory", "still loading"},
 		{"-READONLY You can't write against a read only replica.", "the primary"},

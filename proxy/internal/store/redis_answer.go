@@ -173,6 +173,7 @@ func named(err error, key Key) error {
 // begins.
 var advice = []struct{ prefix, what string }{
 	{"NOAUTH", "it asks for a password: set spec.store.redis.authSecretRef"},
+	{"ERR Protocol error: unauthenticated", "it asks for a password: set spec.store.redis.authSecretRef"},
 	{"WRONGPASS", "it refuses the password: correct the Secret of spec.store.redis.authSecretRef"},
 	{"NOPERM", "the default user may not run scripts: give it the commands @scripting, @read and @write"},
 	{"LOADING", "it is still loading its data: it answers by itself when it is done"},
