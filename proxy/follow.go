@@ -32,6 +32,7 @@ func (p *process) apply(rt *config.Runtime) {
 	}
 	p.accounts.Update(rt)
 	p.runtime.Store(rt)
+	p.resetCircuits(rt)
 	p.metrics.ConfigReloaded(telemetry.ResultOK)
 	p.changed()
 }
@@ -73,7 +74,7 @@ func (p *process) snapshot() report.Snapshot {
 		Config:         report.Config{Generation: rt.Bundle.Generation, Hash: rt.Bundle.Hash, CredentialsHash: rt.Credentials.Hash},
 		Version:        version.Version,
 		Role:           v1alpha1.RoleServing,
-		Sessions:       report.Sessions{Active: p.bridge.Sessions().Active, Draining: p.drainingSessions()},
+		Sessions:       reported(p.bridge.Overview()),
 		Accounts:       p.accounts.States(),
 		MinInterval:    time.Duration(rt.Bundle.Reporting.MinIntervalSeconds) * time.Second,
 		NumbersOmitted: rt.Bundle.Reporting.Mode == reportingMetrics,

@@ -92,6 +92,9 @@ type process struct {
 	server   *server.Server
 	serving  atomic.Bool
 	peers    *peers // nil = there are none
+	// reset is the last value under which circuits were closed. After the start
+	// it belongs to follow.
+	reset string
 	// changed tells the reporter that there is news.
 	changed func()
 }
@@ -112,9 +115,8 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 	if err := p.receive(); err != nil {
 		return nil, err
 	}
-	p.metrics.WatchSessions(func() telemetry.Sessions {
-		return telemetry.Sessions{Active: p.bridge.Sessions().Active, Draining: p.drainingSessions()}
-	})
+	p.resetCircuits(rt) // of what the store remembers
+	p.watchSessions()
 	p.metrics.WatchAccounts(account.AllStates(), func() []string {
 		states := p.accounts.States()
 		names := make([]string, len(states))
@@ -124,14 +126,6 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 		return names
 	})
 	return p, nil
-}
-
-// drainingSessions are the active ones of a proxy that stops.
-func (p *process) drainingSessions() int {
-	if !p.server.Draining() {
-		return 0
-	}
-	return p.bridge.Sessions().Active
 }
 
 // checks are the conditions of readiness. A proxy whose accounts all cool down

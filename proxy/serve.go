@@ -45,7 +45,7 @@ func (p *process) listen(ctx context.Context) (*ports, error) {
 	return &ports{
 		data: data, ops: ops, dataServer: p.server.HTTPServer(), peers: p.peers, failed: make(chan error, 3),
 		opsServer: server.Ops{Version: version.Version, Metrics: p.metrics.Handler(), Started: p.serving.Load,
-			Checks: p.checks, Logger: p.log}.HTTPServer(),
+			Checks: p.checks, Sessions: p.bridge, Logger: p.log}.HTTPServer(),
 	}, nil
 }
 

@@ -66,5 +66,5 @@ func (d *durable) close(ctx context.Context, log *slog.Logger) {
 }
 
 func (d *durable) state() telemetry.StoreState {
-	return telemetry.StoreState{OutboxItems: d.outbox.Len(), OutboxAge: d.outbox.Age(), Leases: d.keeper.Len()}
+	return telemetry.StoreState{OutboxItems: d.outbox.Len(), OutboxAge: d.outbox.Age(), Leases: d.keeper.Len(), RenewLate: d.keeper.Late()}
 }

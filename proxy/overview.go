@@ -1,0 +1,46 @@
+package proxy
+
+import (
+	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/report"
+	"github.com/causeway-dev/causeway/proxy/internal/session"
+	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
+)
+
+// reported is what a report says of sessions.
+func reported(o session.Overview) report.Sessions {
+	s := report.Sessions{
+		Active: o.Active, Draining: o.Draining, Quarantined: o.Quarantined, OldestTurn: o.OldestTurn, NotClosed: o.Open + o.HalfOpen,
+	}
+	for _, c := range o.Circuits {
+		s.Circuits = append(s.Circuits, report.Circuit{Key: c.Key, HalfOpen: c.HalfOpen, Reason: c.Reason, Until: c.Until})
+	}
+	for _, q := range o.Quarantines {
+		s.Quarantines = append(s.Quarantines, report.Quarantine{Key: q.Key, Reason: q.Reason, Until: q.Until})
+	}
+	return s
+}
+
+// watchSessions shows sessions in metrics.
+func (p *process) watchSessions() {
+	p.metrics.WatchSessions(func() telemetry.Sessions {
+		o := p.bridge.Overview()
+		return telemetry.Sessions{Active: o.Active, Draining: o.Draining, Quarantined: o.Quarantined}
+	})
+	p.metrics.WatchCircuits(func() (open, halfOpen int) {
+		o := p.bridge.Overview()
+		return o.Open, o.HalfOpen
+	})
+	p.metrics.WatchStore(p.bridge.StoreState)
+}
+
+// resetCircuits follows the user's wish to close all circuits, once for each
+// value. Taking the value away and setting it again is no new wish.
+func (p *process) resetCircuits(rt *config.Runtime) {
+	token := rt.Bundle.ResetCircuits
+	if token == "" || token == p.reset {
+		return
+	}
+	p.reset = token
+	p.bridge.ResetCircuits(token)
+}
