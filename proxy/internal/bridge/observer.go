@@ -49,7 +49,7 @@ func (o observer) AnchorRetired(cause session.AnchorCause) {
 var retireCauses = map[session.AnchorCause]telemetry.RetireCause{
 	session.CauseDenied: telemetry.RetiredDenied, session.CauseWedged: telemetry.RetiredWedged,
 	session.CauseEventless: telemetry.RetiredEventless, session.CauseOpened: telemetry.RetiredCircuitOpened,
-	session.CauseConfirmed: telemetry.RetiredCircuitOpened,
+	session.CauseConfirmed: telemetry.RetiredFailedAgain,
 }
 
 func (o observer) Replayed(proof string) { o.metrics.Replayed(telemetry.ProofOf(proof)) }

@@ -43,18 +43,24 @@ const (
 	SuppressedCooldown Suppression = iota
 	// SuppressedHalfOpen: another turn is the probe.
 	SuppressedHalfOpen
-	// SuppressedAnchorDead: the turn builds on a response that the upstream denied.
+	// SuppressedAnchorDead: the turn builds on a response that the upstream lost.
 	SuppressedAnchorDead
+	// SuppressedAnchorUnknown: nobody knows the response that it builds on.
+	SuppressedAnchorUnknown
+	// SuppressedConnectionGone: that response went with its socket.
+	SuppressedConnectionGone
+	// SuppressedAbandoned: that response was never finished.
+	SuppressedAbandoned
 	// SuppressedOutcomeUnknown: the same turn may still be running.
 	SuppressedOutcomeUnknown
-	// SuppressedOwnerUnknown: the store does not say who owns the session.
-	SuppressedOwnerUnknown
-	// SuppressedForeignOwner: another proxy owns the session and cannot be asked.
-	SuppressedForeignOwner
+	// SuppressedStore: the store that knows the session does not answer.
+	SuppressedStore
+	// SuppressedOwner: another proxy owns the session and could not be asked.
+	SuppressedOwner
 )
 
-var suppressionNames = []string{"hard_key_cooldown", "hard_key_half_open", "anchor_dead",
-	"outcome_unknown", "owner_unknown", "foreign_owner"}
+var suppressionNames = []string{"hard_key_cooldown", "hard_key_half_open", "anchor_dead", "anchor_unknown",
+	"connection_gone", "abandoned", "outcome_unknown", "store", "owner"}
 
 func (s Suppression) String() string { return nameIn(suppressionNames, int(s)) }
 
@@ -96,15 +102,10 @@ const (
 	RetiredCircuitOpened
 	// RetiredFailedAgain: it was suspect and failed once more.
 	RetiredFailedAgain
-	// RetiredConnectionGone: it went with its socket; no failure.
-	RetiredConnectionGone
-	// RetiredOtherAccount: the session moved to another account; no failure.
-	RetiredOtherAccount
 )
 
 // The words are those of the quarantine in a BridgeReplica.
-var retireNames = []string{"anchor_denied", "wedged", "eventless", "circuit_opened", "failed_again",
-	"connection_gone", "other_account"}
+var retireNames = []string{"anchor_denied", "wedged", "eventless", "circuit_opened", "failed_again"}
 
 func (c RetireCause) String() string { return nameIn(retireNames, int(c)) }
 

@@ -14,7 +14,7 @@ func TestSessionMetrics(t *testing.T) {
 		`causeway_proxy_strikes_total{class="clean_close"} 0`,
 		`causeway_proxy_suppressions_total{reason="hard_key_half_open"} 0`,
 		`causeway_proxy_probes_total{outcome="closed"} 0`,
-		`causeway_proxy_anchors_retired_total{cause="other_account"} 0`,
+		`causeway_proxy_anchors_retired_total{cause="failed_again"} 0`,
 		`causeway_proxy_replays_total{proof="transcript"} 0`,
 		`causeway_proxy_store_errors_total{op="transcript"} 0`,
 		`causeway_proxy_peer_forwards_total{outcome="ambiguous"} 0`,
@@ -121,8 +121,8 @@ func TestNamesLeadBack(t *testing.T) {
 		}
 	}
 	for _, set := range [][2]int{ // constants and names go in step
-		{int(StrikeIdleTimeout), len(strikeNames)}, {int(SuppressedForeignOwner), len(suppressionNames)},
-		{int(ProbeReturned), len(probeNames)}, {int(RetiredOtherAccount), len(retireNames)}, {int(ProofTranscript), len(proofNames)},
+		{int(StrikeIdleTimeout), len(strikeNames)}, {int(SuppressedOwner), len(suppressionNames)},
+		{int(ProbeReturned), len(probeNames)}, {int(RetiredFailedAgain), len(retireNames)}, {int(ProofTranscript), len(proofNames)},
 		{int(StoreTranscript), len(storeOpNames)}, {int(ForwardRejected), len(forwardNames)},
 	} {
 		if set[0]+1 != set[1] {
