@@ -137,27 +137,22 @@ func (p Proof) String() string { return nameIn(proofNames, int(p)) }
 // ProofOf is the proof of that name.
 func ProofOf(name string) Proof { return Proof(indexIn(proofNames, name)) }
 
-// StoreOp is what the store was asked for.
+// StoreOp is what the store was asked for. Renewals have a gauge of their own.
 type StoreOp int
 
 // Operations of the store.
 const (
+	// StoreClaim makes this proxy the owner of a session.
 	StoreClaim StoreOp = iota
-	StoreRenew
-	StoreDrain
-	StoreRelease
+	// StoreSave is any write; it is repeated until the store takes it.
 	StoreSave
-	StoreLook
-	StorePutAlias
+	// StoreAlias finds the session of a response or a turn state.
 	StoreAlias
-	StorePutTurn
-	StoreDropTurn
-	StoreAppendEvents
+	// StoreTranscript reads the answer of a finished turn.
 	StoreTranscript
 )
 
-var storeOpNames = []string{"claim", "renew", "drain", "release", "save", "look", "put_alias", "alias",
-	"put_turn", "drop_turn", "append_events", "transcript"}
+var storeOpNames = []string{"claim", "save", "alias", "transcript"}
 
 func (o StoreOp) String() string { return nameIn(storeOpNames, int(o)) }
 
