@@ -21,6 +21,12 @@ func (s *Server) admin(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, s.ledger.Duplicates())
 	case "GET /_stats":
 		writeJSON(w, http.StatusOK, s.Stats())
+	case "POST /_release":
+		s.Release()
+		w.WriteHeader(http.StatusNoContent)
+	case "POST /_forget":
+		s.Forget()
+		w.WriteHeader(http.StatusNoContent)
 	case "GET /_health":
 		w.WriteHeader(http.StatusNoContent)
 	case "GET /_script":
@@ -29,7 +35,7 @@ func (s *Server) admin(w http.ResponseWriter, r *http.Request) {
 		s.replaceScript(w, r)
 	default:
 		writeJSON(w, http.StatusNotFound, object{"error", "want GET or DELETE /_ledger, GET /_duplicates, GET /_stats, GET /_health, " +
-			"GET or POST /_script"})
+			"GET or POST /_script, POST /_release, POST /_forget"})
 	}
 }
 

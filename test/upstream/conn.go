@@ -16,12 +16,15 @@ type trackedConn struct {
 	server  *Server
 	record  *ConnectionRecord
 	in, out atomic.Int64
+	limit   atomic.Int64 // bytes after which it is reset; 0 = never
 	once    sync.Once
 }
 
 func (c *trackedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.in.Add(int64(n))
+	if in, limit := c.in.Add(int64(n)), c.limit.Load(); limit > 0 && in > limit {
+		reset(c)
+	}
 	return n, err //nolint:wrapcheck // a net.Conn returns the errors of the net.Conn it is
 }
 

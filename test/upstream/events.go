@@ -235,10 +235,21 @@ func (c *composer) usage() object {
 	}
 }
 
-func (c *composer) failed(code, message string, headers map[string]string) event {
-	failure := object{"code", code, "message", message}
-	if len(headers) > 0 {
-		failure = append(failure, "headers", headers)
+// failed is response.failed with the error object of a fault: the service's
+// own has a code and a message, and what else the fault names.
+func (c *composer) failed(f *Fault) event {
+	if f.Body != "" {
+		return c.terminal("response.failed", c.response("failed", json.RawMessage(f.Body), nil))
+	}
+	e := f.apiError()
+	failure := object{"code", orNil(e.code), "message", e.message}
+	for _, m := range [][2]string{{"type", f.Type}, {"param", f.Param}} {
+		if m[1] != "" {
+			failure = append(failure, m[0], m[1])
+		}
+	}
+	if len(e.headers) > 0 {
+		failure = append(failure, "headers", e.headers)
 	}
 	return c.terminal("response.failed", c.response("failed", failure, nil))
 }

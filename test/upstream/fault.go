@@ -32,6 +32,7 @@ const (
 	ActReset      = "reset"
 	ActFin        = "fin"
 	ActStall      = "stall"
+	ActHold       = "hold"
 	ActSlow       = "slow"
 	ActGarbage    = "garbage"
 	ActNonJSON    = "nonJSONFrame"
@@ -70,7 +71,8 @@ type Fault struct {
 	Message string            `json:"message,omitempty"`
 	Param   string            `json:"param,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
-	// Body replaces the JSON of status, html and garbage.
+	// Body replaces the JSON of status, html and garbage, the whole frame of
+	// errorFrame, and the error object of failed.
 	Body  string `json:"body,omitempty"`
 	Shape string `json:"shape,omitempty"`
 
@@ -85,7 +87,7 @@ type Fault struct {
 }
 
 var actions = []string{
-	ActStatus, ActErrorFrame, ActFailed, ActIncomplete, ActReset, ActFin, ActStall, ActSlow, ActGarbage, ActNonJSON, ActBinary, ActHTML,
+	ActStatus, ActErrorFrame, ActFailed, ActIncomplete, ActReset, ActFin, ActStall, ActHold, ActSlow, ActGarbage, ActNonJSON, ActBinary, ActHTML,
 	ActDup, ActTruncate, ActUntermed, ActPretty, ActWSClose, ActNoPong, ActMute, ActNoTerminal, ActTwice, ActUnmatched,
 }
 

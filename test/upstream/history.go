@@ -147,6 +147,12 @@ func (h *history) put(r *remembered) {
 	}
 }
 
+func (h *history) clear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.byKey, h.order = map[string]*remembered{}, nil
+}
+
 func (h *history) find(account, id string) *remembered {
 	h.mu.Lock()
 	defer h.mu.Unlock()

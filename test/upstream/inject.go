@@ -55,8 +55,7 @@ func (t *turn) ending(f *Fault, at int) func(context.Context) error {
 	case ActFailed:
 		return func(ctx context.Context) error {
 			t.comp.seq = int(t.lastSeq) + 1
-			e := f.apiError()
-			return t.last(ctx, t.comp.failed(e.code, e.message, e.headers))
+			return t.last(ctx, t.comp.failed(f))
 		}
 	case ActIncomplete:
 		return func(ctx context.Context) error {
@@ -92,6 +91,8 @@ func (t *turn) passing(f *Fault) func(context.Context) error {
 			}
 			return t.sleep(ctx, time.Duration(f.Duration))
 		}
+	case ActHold:
+		return t.hold
 	case ActSlow:
 		return func(context.Context) error {
 			t.out.pace().bytesPerSecond = f.BytesPerSecond
@@ -192,6 +193,9 @@ func (t *turn) errorEvent(f *Fault) func(context.Context) error {
 		}
 		t.sent++
 		payload := e.frame(f.Shape, t.req.lane)
+		if f.Action == ActErrorFrame && f.Body != "" {
+			payload = []byte(f.Body)
+		}
 		t.sum.Write(payload)
 		t.endAs(o)
 		if err := t.out.send(ctx, event{"error", payload}); err != nil {

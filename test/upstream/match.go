@@ -24,10 +24,10 @@ const (
 
 // facts are what a rule can look at.
 type facts struct {
-	account, route, path, transport, model, session string
-	turn                                            int
-	body                                            []byte
-	anchored, prewarm                               bool
+	account, route, path, transport, model, session, anchor string
+	turn                                                    int
+	body                                                    []byte
+	anchored, prewarm                                       bool
 }
 
 func (m Match) fits(f facts, atUpgrade bool) bool {
@@ -39,7 +39,7 @@ func (m Match) fits(f facts, atUpgrade bool) bool {
 		}
 	}
 	return (route == f.route || route == f.path) &&
-		same(m.Account, f.account) && same(m.Transport, f.transport) && same(m.Model, f.model) && same(m.Session, f.session) &&
+		same(m.Account, f.account) && same(m.Transport, f.transport) && same(m.Model, f.model) && same(m.Session, f.session) && same(m.Anchor, f.anchor) &&
 		(m.Turn == 0 || m.Turn == f.turn) &&
 		(m.Anchored == nil || *m.Anchored == f.anchored) &&
 		(m.Prewarm == nil || *m.Prewarm == f.prewarm) &&

@@ -173,6 +173,10 @@ func (t *turn) terminal(e event) {
 		t.commit(OutcomeIncomplete)
 	default:
 		t.entryUpdate(func(d *Dispatch) { d.Code = gjson.GetBytes(e.payload, "response.error.code").String() })
+		if t.sent == 1 {
+			t.commit(OutcomeRefused) // it was never created
+			return
+		}
 		t.commit(OutcomeFailed)
 	}
 }
@@ -197,6 +201,18 @@ func (t *turn) mute(ctx context.Context) error {
 	t.endAs(OutcomeMuted)
 	<-ctx.Done()
 	return errEnded
+}
+
+// hold waits for a Release.
+func (t *turn) hold(ctx context.Context) error {
+	select {
+	case <-t.s.released:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.interrupted:
+		return errInterrupted
+	}
 }
 
 // position is the index in steps before which a fault at that place comes.

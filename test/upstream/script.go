@@ -62,8 +62,10 @@ type Match struct {
 	// InputContains is looked for in the bytes of the body.
 	InputContains string `json:"inputContains,omitempty"`
 	Anchored      *bool  `json:"anchored,omitempty"`
-	Prewarm       *bool  `json:"prewarm,omitempty"`
-	Session       string `json:"session,omitempty"`
+	// Anchor is the previous_response_id.
+	Anchor  string `json:"anchor,omitempty"`
+	Prewarm *bool  `json:"prewarm,omitempty"`
+	Session string `json:"session,omitempty"`
 	// Nth counts, from 1, the requests that match all other fields.
 	Nth int `json:"nth,omitempty"`
 }
@@ -148,6 +150,9 @@ type Connection struct {
 	MaxAge Duration `json:"maxAge,omitempty"`
 	// Deflate accepts permessage-deflate.
 	Deflate bool `json:"deflate,omitempty"`
+	// ResetAfter ends a socket with RST when so many bytes have come in on its
+	// connection; 0 means never.
+	ResetAfter int64 `json:"resetAfter,omitempty"`
 	// OmitResponseID leaves out the response_id that ChatGPT mode puts on
 	// every event of a socket.
 	OmitResponseID bool `json:"omitResponseID,omitempty"`

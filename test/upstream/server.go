@@ -34,6 +34,7 @@ type Server struct {
 	inFlight    atomic.Int64 // dispatches running or queued now
 	peak        atomic.Int64
 	responses   atomic.Int64 // numbers given to responses
+	released    chan struct{}
 
 	mu      sync.Mutex
 	closed  bool
@@ -48,6 +49,7 @@ type Server struct {
 func New(opts Options) *Server {
 	s := &Server{
 		opts: opts.withDefaults(), ledger: newLedger(), sockets: map[*socket]struct{}{}, issuer: newIssuer(), quotas: newQuotas(),
+		released: make(chan struct{}, maxReleased),
 	}
 	s.history = newHistory(s.opts.History)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -69,6 +71,29 @@ func (s *Server) install(script Script) {
 	s.director.set(script)
 	s.issuer.install(script)
 	s.quotas.install(script)
+}
+
+// maxReleased bounds the releases that nothing waits for yet.
+const maxReleased = 1024
+
+// Release lets one answer go on that the fault "hold" holds, or the next one
+// that it would hold.
+func (s *Server) Release() {
+	select {
+	case s.released <- struct{}{}:
+	default:
+	}
+}
+
+// Forget makes every anchor unknown, as a service does that has lost its
+// memory: those of accounts and those of sockets.
+func (s *Server) Forget() {
+	s.history.clear()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.sockets {
+		k.forget()
+	}
 }
 
 // Ledger is the record of everything that came in.

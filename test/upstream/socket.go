@@ -69,6 +69,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, proto request, 
 			rec := k.tracked.record
 			rec.Transport, rec.Account, rec.Path = TransportWS, proto.account, proto.path
 		})
+		k.tracked.limit.Store(script.Connection.ResetAfter)
 	}
 	age := defaultMaxAge
 	if d := time.Duration(script.Connection.MaxAge); d > 0 {
@@ -295,6 +296,14 @@ func (k *socket) remember(name string, r *remembered) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lanes[name].newest = r
+}
+
+func (k *socket) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range k.lanes {
+		l.newest = nil
+	}
 }
 
 // evict forgets the anchor a response of the same lane failed on.

@@ -117,7 +117,7 @@ func (t *turn) prepare() *apiError {
 	t.conv = &view
 	f := facts{
 		account: t.req.account, route: RouteResponses, path: t.req.path, transport: t.req.transport, model: t.req.model,
-		session: t.req.session, turn: conv.answers + 1, body: t.req.body, anchored: t.req.anchor != "", prewarm: !t.req.generate,
+		session: t.req.session, turn: conv.answers + 1, body: t.req.body, anchored: t.req.anchor != "", anchor: t.req.anchor, prewarm: !t.req.generate,
 	}
 	t.rule, t.refund = t.s.director.pick(f)
 	t.comp = &composer{req: t.req, ans: &answer{id: t.s.nextID(), created: t.req.received.Unix()}, tail: t.tail("")}
