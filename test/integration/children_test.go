@@ -155,6 +155,10 @@ func TestProxiesHaveNoVerbOnSecrets(t *testing.T) {
 				t.Errorf("proxies may %s bridgereplicas/%s: got %v, want %v", verb, sub, got, allowed[verb])
 			}
 		}
+		reading := verb == "get" || verb == "list" || verb == "watch"
+		if got := may("discovery.k8s.io", "endpointslices", "", verb); got != reading {
+			t.Errorf("proxies may %s endpointslices: got %v, want %v", verb, got, reading)
+		}
 	}
 }
 

@@ -28,7 +28,8 @@ func ServiceAccount(f effective.Fleet) *corev1ac.ServiceAccountApplyConfiguratio
 }
 
 // Role is what the proxies may do: read their BridgeReplica and write its
-// status. It holds no verb on Secrets; credentials reach them as a file.
+// status, and follow who the other proxies are. It holds no verb on Secrets;
+// credentials reach them as a file.
 func Role(f effective.Fleet) *rbacv1ac.RoleApplyConfiguration {
 	return rbacv1ac.Role(f.AccessName(), f.Namespace).
 		WithLabels(f.Labels()).WithOwnerReferences(owner(f)).
@@ -37,6 +38,8 @@ func Role(f effective.Fleet) *rbacv1ac.RoleApplyConfiguration {
 				WithResources("bridgereplicas").WithVerbs("get"),
 			rbacv1ac.PolicyRule().WithAPIGroups(v1alpha1.GroupName).
 				WithResources("bridgereplicas/status").WithVerbs("patch", "update"),
+			rbacv1ac.PolicyRule().WithAPIGroups("discovery.k8s.io").
+				WithResources("endpointslices").WithVerbs("get", "list", "watch"),
 		)
 }
 

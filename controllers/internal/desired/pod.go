@@ -98,7 +98,7 @@ func container(s effective.Slot) *corev1ac.ContainerApplyConfiguration {
 	c := corev1ac.Container().
 		WithName(containerProxy).WithImage(s.Image).
 		WithArgs("--config", configDir).
-		WithEnv(environment(s.Fleet)...).
+		WithEnv(environment(s)...).
 		WithPorts(port(portData, dataPortNumber), port(portOps, opsPortNumber), port(portPeer, peerPortNumber)).
 		WithStartupProbe(probe("/startupz", 1, 120)).
 		WithReadinessProbe(probe("/readyz", 2, 2)).
@@ -120,14 +120,17 @@ func container(s effective.Slot) *corev1ac.ContainerApplyConfiguration {
 	return c
 }
 
-// environment says which pod a proxy is. Changes of its form count envSchema up.
-func environment(f effective.Fleet) []*corev1ac.EnvVarApplyConfiguration {
+// environment says which pod a proxy is, and which Service lists the pods of its
+// slot. Changes of its form count envSchema up.
+func environment(s effective.Slot) []*corev1ac.EnvVarApplyConfiguration {
 	list := []*corev1ac.EnvVarApplyConfiguration{
 		field("POD_NAME", "metadata.name"),
 		field("POD_NAMESPACE", "metadata.namespace"),
 		field("POD_UID", "metadata.uid"),
+		field("POD_IP", "status.podIP"),
+		corev1ac.EnvVar().WithName("PEER_SERVICE").WithValue(s.ObjectName()),
 	}
-	if _, ok := f.Resources.Limits[corev1.ResourceMemory]; ok {
+	if _, ok := s.Resources.Limits[corev1.ResourceMemory]; ok {
 		list = append(list, corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValueFrom(corev1ac.EnvVarSource().
 			WithResourceFieldRef(corev1ac.ResourceFieldSelector().
 				WithContainerName(containerProxy).WithResource("limits.memory").WithDivisor(resource.MustParse("1")))))

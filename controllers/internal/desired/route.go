@@ -15,8 +15,9 @@ func Service(active effective.Slot) *corev1ac.ServiceApplyConfiguration {
 	spec := corev1ac.ServiceSpec().
 		WithType(active.ServiceType).
 		WithSelector(active.Selector()).
-		// A session lives in the memory of one proxy, and Codex opens a connection
-		// for each request: what comes from one address stays on one proxy.
+		// A turn that names its session finds it from any proxy. Others, such as an
+		// SDK's chain of previous_response_id while the store is in memory, are known
+		// only where they came before: what comes from one address stays on one proxy.
 		WithSessionAffinity(corev1.ServiceAffinityClientIP).
 		WithPorts(dataPort(active.ServicePort))
 	if active.LoadBalancerClass != "" {

@@ -41,8 +41,8 @@ func TestRevisionsStayTheSameFromReleaseToRelease(t *testing.T) {
 		policy *v1alpha1.BridgePolicy
 		want   string
 	}{
-		"minimal": {policy(), "f968879356f5"},
-		"full":    {full, "89f846d13d95"},
+		"minimal": {policy(), "a2632d23cf57"},
+		"full":    {full, "ffb6aa37b9bc"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := NewFleet(tc.policy, image).Revision; got != tc.want {

@@ -15,7 +15,7 @@ const (
 	// slots are stamped anew instead of being replaced.
 	HashVersion = "1"
 	// envSchema counts changes of the environment that the proxies are given.
-	envSchema = 1
+	envSchema = 2
 	// revisionLength hex digits fit a label and tell revisions of one fleet apart.
 	revisionLength = 12
 )

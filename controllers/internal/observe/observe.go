@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/causeway-dev/causeway/api/bundle"
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
 	"github.com/causeway-dev/causeway/controllers/internal/effective"
 	"github.com/causeway-dev/causeway/controllers/internal/plan"
@@ -22,6 +23,7 @@ type Observer struct {
 	cache      client.Reader
 	secrets    *Secrets
 	proxyImage string
+	fresh      freshKeys
 }
 
 // New returns an Observer. proxyImage is the image that the operator was
@@ -46,6 +48,9 @@ func (o *Observer) Read(ctx context.Context, policy *v1alpha1.BridgePolicy) (pla
 	if w.Secrets, err = o.secrets.Read(ctx, f.Namespace, PolicySecrets(policy, w.Pool)); err != nil {
 		return w, err
 	}
+	if err := o.readCredentials(ctx, f, &w); err != nil {
+		return w, err
+	}
 	if w.Config, err = get(ctx, o.cache, f.Namespace, f.ConfigName(), &corev1.ConfigMap{}); err != nil {
 		return w, err
 	}
@@ -56,6 +61,26 @@ func (o *Observer) Read(ctx context.Context, policy *v1alpha1.BridgePolicy) (pla
 	w.Reports, err = Reports(ctx, o.cache, types.NamespacedName{Namespace: f.Namespace, Name: f.Name})
 	return w, err
 }
+
+// readCredentials reads the credentials document back for the peer keys in it,
+// which exist nowhere else.
+func (o *Observer) readCredentials(ctx context.Context, f effective.Fleet, w *plan.World) error {
+	data, err := o.secrets.Own(ctx, types.NamespacedName{Namespace: f.Namespace, Name: f.CredentialsName()})
+	if err != nil {
+		return err
+	}
+	policy := types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
+	w.Credentials = data[bundle.CredentialsFileName]
+	if plan.HasPeerKeys(w.Credentials) {
+		o.fresh.drop(policy)
+		return nil
+	}
+	w.FreshPeerKey = o.fresh.of(policy)
+	return nil
+}
+
+// Forget drops what is remembered of a policy that is gone.
+func (o *Observer) Forget(policy types.NamespacedName) { o.fresh.drop(policy) }
 
 // Reports returns the live pods of a policy with what they report.
 func Reports(ctx context.Context, cache client.Reader, policy types.NamespacedName) ([]reports.Report, error) {

@@ -56,6 +56,22 @@ func (s *Secrets) Read(ctx context.Context, namespace string, names []string) (m
 	return found, nil
 }
 
+// Own returns the content of a Secret that the operator itself writes; nil when
+// there is none. The cache may not have it yet right after it was written, so
+// that its absence is asked of the API server.
+func (s *Secrets) Own(ctx context.Context, key types.NamespacedName) (map[string][]byte, error) {
+	values, ok, err := s.one(ctx, key)
+	if err == nil && !ok {
+		var secret corev1.Secret
+		err = client.IgnoreNotFound(s.live.Get(ctx, key, &secret))
+		values = secret.Data
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", key.Name, err)
+	}
+	return values, nil
+}
+
 func (s *Secrets) one(ctx context.Context, key types.NamespacedName) (map[string][]byte, bool, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))

@@ -45,7 +45,33 @@ func resolve(w World) resolved {
 	if len(errs) > 0 || !circuitRef.OK && circuit.Name == "" {
 		return r
 	}
-	return r.encode(made.Seal(), credentials)
+	credentials.PeerKeys = peerKeys(w)
+	return r.encode(made.Seal(), credentials.Seal())
+}
+
+// peerKeys are those that the proxies have already: with others they would not
+// believe each other until all have them. Keys that were lost or spoilt are
+// replaced by a new one.
+func peerKeys(w World) []string {
+	if keys := storedPeerKeys(w.Credentials); len(keys) > 0 {
+		return keys
+	}
+	return []string{w.FreshPeerKey}
+}
+
+// HasPeerKeys says whether a credentials document needs no fresh key.
+func HasPeerKeys(document []byte) bool { return len(storedPeerKeys(document)) > 0 }
+
+// storedPeerKeys are the keys of a document; none if any of them is not one.
+func storedPeerKeys(document []byte) []string {
+	c, err := bundle.DecodeCredentials(document)
+	if err != nil {
+		return nil // there is none, or somebody edited it
+	}
+	if _, err := c.DecodePeerKeys(); err != nil {
+		return nil
+	}
+	return c.PeerKeys
 }
 
 func (r resolved) encode(b bundle.Bundle, c bundle.Credentials) resolved {

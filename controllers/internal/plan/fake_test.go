@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -33,7 +35,8 @@ func newFake(t *testing.T) *fake {
 		return metav1.ObjectMeta{Namespace: "agents", Name: name, Generation: 1}
 	}
 	return &fake{t: t, now: start, w: World{
-		ProxyImage: "localhost/causeway-proxy:1",
+		ProxyImage:   "localhost/causeway-proxy:1",
+		FreshPeerKey: peerKey("fresh"),
 		Policy: &v1alpha1.BridgePolicy{ObjectMeta: meta("chat"), Spec: v1alpha1.BridgePolicySpec{
 			AccountPoolRef: v1alpha1.LocalObjectReference{Name: "team"},
 			Clients:        v1alpha1.Clients{KeysSecretRef: &v1alpha1.LocalObjectReference{Name: "clients"}},
@@ -48,6 +51,12 @@ func newFake(t *testing.T) *fake {
 			"clients": {"demo": []byte("cwk-demo")},
 		},
 	}}
+}
+
+// peerKey makes a key of a word.
+func peerKey(word string) string {
+	sum := sha256.Sum256([]byte(word))
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 // step plans, logs and carries out.
@@ -86,6 +95,7 @@ func describe(action Action) string {
 func (f *fake) do(action Action) {
 	switch a := action.(type) {
 	case WriteConfig:
+		f.w.Credentials = a.Documents.Credentials
 		f.w.Config = &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 				v1alpha1.AnnotationConfigHash:      a.Documents.BundleHash,

@@ -25,6 +25,11 @@ type World struct {
 	// Secrets holds the content of those that exist, by name. It must not be
 	// logged, and nothing of it may go into Facts.
 	Secrets map[string]map[string][]byte
+	// Credentials is the document that is stored for the proxies, nil when there is
+	// none, and FreshPeerKey a peer key to use if it holds none. As with Secrets,
+	// nothing of them may be logged or go into Facts.
+	Credentials  []byte
+	FreshPeerKey string
 	// Config is the ConfigMap as it is now, nil when there is none.
 	Config *corev1.ConfigMap
 	// Deployment of the active slot, nil when there is none.
