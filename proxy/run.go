@@ -104,8 +104,12 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 		metrics: telemetry.NewMetrics(version.Version), changed: func() {}}
 	p.accounts.Update(rt)
 	p.runtime.Store(rt)
-	p.bridge = bridge.New(bridge.Options{Logger: o.Logger, Accounts: p.accounts, Metrics: p.metrics, Router: p.router()})
-	var err error
+	shared, holder, err := openStore(o, rt, others)
+	if err != nil {
+		return nil, err
+	}
+	p.bridge = bridge.New(bridge.Options{Logger: o.Logger, Accounts: p.accounts, Metrics: p.metrics, Router: p.router(),
+		Store: shared, Holder: holder})
 	p.server, err = server.New(server.Options{
 		Logger: o.Logger, Runtime: &p.runtime, Accounts: p.accounts, Turns: p.bridge, Metrics: p.metrics,
 	})

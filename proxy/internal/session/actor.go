@@ -259,7 +259,7 @@ func (a *actor) admitAll() {
 			return
 		case recordUnknown:
 			a.arriving = a.arriving[1:]
-			a.refuse(f, storeUnavailable())
+			a.refuse(f, a.unknownRecord())
 		case recordKnown:
 			a.arriving = a.arriving[1:]
 			a.admit(f)

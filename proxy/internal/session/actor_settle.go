@@ -188,6 +188,7 @@ func (a *actor) recover(f *flight, v Verdict, e Evidence) {
 	case RecoverAfterPause:
 		f.cleanCloses++
 		f.stage, f.resumeAt = stagePausing, a.now().Add(a.world.jitter(maxPause))
+		a.arm()
 		return
 	case RecoverNone:
 	}

@@ -45,7 +45,9 @@ func (a *actor) nextDue() time.Time {
 		if f.needsNoRecord() {
 			earlier(f.submitted.Add(claimWait))
 		} else {
-			earlier(a.own.failedAt.Add(claimRetry))
+			if o := &a.own; !o.claiming && !o.failedAt.IsZero() {
+				earlier(o.failedAt.Add(claimRetry))
+			}
 			earlier(f.submitted.Add(queueTimeout(f.turn.Runtime)))
 		}
 	}

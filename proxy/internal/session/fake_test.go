@@ -6,8 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +34,9 @@ type fakeConn struct {
 	once   sync.Once
 	closed chan struct{}
 	header http.Header
+	// account it was opened for, and what Send returns.
+	account string
+	sendErr error
 }
 
 func newFakeConn() *fakeConn {
@@ -44,7 +49,17 @@ func (c *fakeConn) Send(r upstream.Request) error {
 		b.Write(s)
 	}
 	c.sent <- b.String()
-	return nil
+	return c.sendErr
+}
+
+// frame is the next request that was sent, or "".
+func (c *fakeConn) frame() string {
+	select {
+	case f := <-c.sent:
+		return f
+	default:
+		return ""
+	}
 }
 
 func (c *fakeConn) Receive() (upstream.Event, error) {
@@ -99,13 +114,14 @@ type fakeDialer struct {
 	err   error
 }
 
-func (d *fakeDialer) WebSocket(context.Context, upstream.Target) (upstream.Conn, error) {
+func (d *fakeDialer) WebSocket(_ context.Context, t upstream.Target) (upstream.Conn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err != nil {
 		return nil, d.err
 	}
 	c := newFakeConn()
+	c.account = t.Account
 	d.conns = append(d.conns, c)
 	return c, nil
 }
@@ -189,34 +205,66 @@ func pass(d time.Duration) {
 
 func inBubble(t *testing.T, provider string, f func(b *bench)) {
 	t.Helper()
+	inBubbleOf(t, setUp{provider: provider, accounts: []string{"a"}, firstEvent: 120}, f)
+}
+
+func inBubbleOf(t *testing.T, o setUp, f func(b *bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, provider, 0)
+		b := newBenchOf(t, o)
+		defer b.end()
 		f(b)
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		b.registry.Close(ctx)
 	})
 }
 
+// end closes the registry at once.
+func (b *bench) end() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	b.registry.Close(ctx)
+}
+
 func newBench(t *testing.T, provider string, maxSessions int) *bench {
+	return newBenchOf(t, setUp{provider: provider, maxSessions: maxSessions, accounts: []string{"a"}, firstEvent: 120})
+}
+
+// setUp is what a bench is made of.
+type setUp struct {
+	provider    string
+	maxSessions int
+	accounts    []string
+	firstEvent  int // deadline in seconds
+	services    func(*Services)
+}
+
+func newBenchOf(t *testing.T, o setUp) *bench {
 	t.Helper()
+	pool := bundle.Pool{Provider: bundle.Provider{Type: o.provider, Endpoint: "https://upstream.test/v1"}, Strategy: bundle.StrategyRoundRobin}
+	credentials := map[string]bundle.Credential{}
+	for _, name := range o.accounts {
+		pool.Accounts = append(pool.Accounts, bundle.Account{Name: name, State: bundle.AccountEnabled})
+		credentials[name] = bundle.Credential{APIKey: "k"}
+	}
 	rt, err := config.New(bundle.Bundle{
-		Pool: bundle.Pool{Provider: bundle.Provider{Type: provider, Endpoint: "https://upstream.test/v1"}, Strategy: bundle.StrategyRoundRobin,
-			Accounts: []bundle.Account{{Name: "a", State: bundle.AccountEnabled}}},
+		Pool:    pool,
 		Clients: bundle.Clients{Mode: bundle.ClientsOpen},
 		Circuit: bundle.Circuit{
 			RetryCircuit: bundle.RetryCircuit{FailureThreshold: 2, BaseBackoffSeconds: 60, MaxBackoffSeconds: 600,
 				CleanCloseMaxBackoffSeconds: 30, HalfOpenLeaseSeconds: 60, StateTTLSeconds: 3600},
 			Quarantine: bundle.Quarantine{EventlessThreshold: 2, RetainSeconds: 3600},
-			Deadlines:  bundle.Deadlines{FirstEventSeconds: 120, IdleSeconds: 300, CancelGraceSeconds: 1}},
-	}, bundle.Credentials{Accounts: map[string]bundle.Credential{"a": {APIKey: "k"}}})
+			Deadlines:  bundle.Deadlines{FirstEventSeconds: o.firstEvent, IdleSeconds: 300, CancelGraceSeconds: 1}},
+	}, bundle.Credentials{Accounts: credentials})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, dialer: &fakeDialer{}, counts: &counts{rows: map[string]int{}}, runtime: rt, accounts: account.NewRegistry(clock.RealClock{})}
 	b.accounts.Update(rt)
-	b.registry = NewRegistry(Services{Accounts: b.accounts, Dialer: func(*config.Runtime) Dialer { return b.dialer },
-		Observer: b.counts, Log: slog.New(slog.DiscardHandler), MaxSessions: maxSessions})
+	services := Services{Accounts: b.accounts, Dialer: func(*config.Runtime) Dialer { return b.dialer },
+		Observer: b.counts, Log: slog.New(slog.DiscardHandler), MaxSessions: o.maxSessions}
+	if o.services != nil {
+		o.services(&services)
+	}
+	b.registry = NewRegistry(services)
 	return b
 }
 
@@ -226,15 +274,19 @@ type asked struct {
 	detach func()
 }
 
-func (b *bench) ask(thread, body string) *asked {
+var turnCount atomic.Int64
+
+func (b *bench) ask(thread, body string) *asked { return b.askWith(thread, body, false) }
+
+func (b *bench) askWith(thread, body string, stay bool) *asked {
 	facts := affinity.Read([]byte(body))
 	h := http.Header{}
 	if thread != "" {
 		h.Set("Thread-Id", thread)
 	}
-	t := &Turn{ID: "turn-" + thread + time.Now().String(), Header: h, Body: []byte(body), Facts: facts, Runtime: b.runtime, Out: NewOutbox()}
+	t := &Turn{ID: "turn-" + thread + "-" + strconv.FormatInt(turnCount.Add(1), 10), Header: h, Body: []byte(body), Facts: facts, Runtime: b.runtime, Out: NewOutbox()}
 	t.Key = affinity.Derive(affinity.Source{Header: h, RequestID: t.ID})
-	t.Fingerprint = body
+	t.Fingerprint, t.Stay = body, stay
 	if id := facts.PreviousResponseID; id != "" {
 		owner, known, _ := b.registry.Owner(context.Background(), "", id)
 		owner.MayPass = !known
@@ -269,3 +321,68 @@ func (b *bench) inflight() int {
 }
 
 var errReset = &upstream.Ended{Cause: upstream.CauseAbrupt, Err: errors.New("reset")}
+
+var errClean = &upstream.Ended{Cause: upstream.CauseClean, Code: 1000, Err: errors.New("closed")}
+
+// in plays events or an end on the newest connection and lets them be handled.
+func (b *bench) in(events ...any) {
+	c := b.newest()
+	for _, e := range events {
+		c.in <- e
+	}
+	synctest.Wait()
+}
+
+func (b *bench) newest() *fakeConn {
+	b.t.Helper()
+	n := b.dialer.count()
+	if n == 0 {
+		b.t.Fatal("nothing was dialed")
+	}
+	return b.dialer.conn(n - 1)
+}
+
+// sent counts the requests that were sent on all connections and not looked at.
+func (b *bench) sent() int {
+	n := 0
+	for i := range b.dialer.count() {
+		n += len(b.dialer.conn(i).sent)
+	}
+	return n
+}
+
+// conversation is one conversation of n turns, each user message with its answer, and one
+// more message; the answers are those of answer().
+func conversation(n int) string {
+	var items []string
+	for i := range n {
+		items = append(items, userItem(i), answerItem(i))
+	}
+	return `{"model":"m","stream":true,"store":false,"input":[` + strings.Join(append(items, userItem(n)), ",") + `]}`
+}
+
+func userItem(i int) string { return `{"role":"user","content":"question ` + strconv.Itoa(i) + `"}` }
+func answerItem(i int) string {
+	return `{"type":"message","role":"assistant","content":[{"type":"output_text","text":"answer ` + strconv.Itoa(i) + `"}]}`
+}
+
+// answer is a whole response to turn i.
+func answer(i int) []any {
+	id := "r" + strconv.Itoa(i)
+	return []any{created(id), `{"type":"response.output_item.done","item":` + answerItem(i) + `}`, completed(id)}
+}
+
+// delta tool outputs that only their anchor gives a meaning.
+const toolOutput = `{"model":"m","stream":true,"store":false,"input":[{"type":"function_call_output","call_id":"c9","output":"ok"}]}`
+
+// hasAnchor says whether a frame carries the anchor.
+func hasAnchor(frame, id string) bool {
+	return strings.Contains(frame, `"previous_response_id":"`+id+`"`)
+}
+
+// circuit describes the session of a thread.
+func (b *bench) detail(thread string) Detail {
+	h := http.Header{"Thread-Id": {thread}}
+	d, _ := b.registry.Detail(affinity.Derive(affinity.Source{Header: h}).Short())
+	return d
+}

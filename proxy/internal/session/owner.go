@@ -77,7 +77,7 @@ func (a *actor) claim() {
 	if !o.failedAt.IsZero() && a.now().Sub(o.failedAt) < claimRetry {
 		return
 	}
-	o.claiming = true
+	o.claiming, o.foreign = true, store.Holder{}
 	s := a.services
 	key := store.Key(a.key.Name())
 	work := func() any {
@@ -112,7 +112,7 @@ func (a *actor) claimed(m claimed) {
 		o.failedAt, o.foreign = time.Time{}, store.Holder{}
 		a.takeOver(m)
 	case errors.As(m.err, &other) && other.Current.Holder != (store.Holder{}):
-		o.failedAt, o.foreign = a.now(), other.Current.Holder
+		o.failedAt, o.foreign = time.Time{}, other.Current.Holder
 		o.until = a.now().Add(other.Current.Lease)
 		a.sendElsewhere()
 	default:
@@ -177,7 +177,7 @@ func (a *actor) known(f *flight) recordState {
 		return recordKnown
 	}
 	if f.needsNoRecord() {
-		if !o.claiming || !a.services.Writer.Healthy() || now.Sub(f.submitted) >= claimWait {
+		if !o.claiming || !o.failedAt.IsZero() || !a.services.Writer.Healthy() || now.Sub(f.submitted) >= claimWait {
 			return recordKnown
 		}
 		return recordAwaited
@@ -271,6 +271,14 @@ func (a *actor) giveUp() {
 	o.lease.Let()
 	a.services.Writer.Release(o.held)
 	o.held, o.lease = store.Held{}, nil
+}
+
+// unknownRecord says why a turn that needs the record cannot have it.
+func (a *actor) unknownRecord() *failure.Failure {
+	if a.own.foreign.Pod != "" {
+		return ownedElsewhere(a.own.until.Sub(a.now()))
+	}
+	return storeUnavailable()
 }
 
 func storeUnavailable() *failure.Failure {
