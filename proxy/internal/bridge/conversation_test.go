@@ -12,6 +12,8 @@ type conversation struct {
 	header []string
 	extra  string // further members of the body, with a leading comma
 	sent   int
+	// onEvent is called for each event of an answer.
+	onEvent func(sse)
 }
 
 func (r *rig) conversation(header ...string) *conversation {
@@ -42,7 +44,7 @@ func (c *conversation) send(items ...json.RawMessage) *reply {
 	c.items = append(c.items, items...)
 	body := c.body()
 	c.sent += len(body)
-	out := c.rig.do(call{header: c.header, body: body})
+	out := c.rig.do(call{header: c.header, body: body, onEvent: c.onEvent})
 	for _, e := range out.events {
 		if e.name == "response.output_item.done" {
 			var d struct {

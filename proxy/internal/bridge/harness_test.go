@@ -75,7 +75,12 @@ type rigOptions struct {
 	maxSessions int
 	clients     []string // names of client keys; their requests set the header x-test-client
 	concurrent  int
+	circuit     bundle.RetryCircuit // the built-in profile's unless set
 }
+
+// builtInCircuit is the retry circuit of the built-in profile.
+var builtInCircuit = bundle.RetryCircuit{FailureThreshold: 2, BaseBackoffSeconds: 60, MaxBackoffSeconds: 600,
+	CleanCloseMaxBackoffSeconds: 30, HalfOpenLeaseSeconds: 60, StateTTLSeconds: 3600}
 
 func newRig(t *testing.T, o rigOptions) *rig {
 	t.Helper()
@@ -106,6 +111,11 @@ func newRig(t *testing.T, o rigOptions) *rig {
 		d = o.deadlines
 	}
 	b.Circuit.Deadlines = d
+	b.Circuit.RetryCircuit = o.circuit
+	if o.circuit.FailureThreshold == 0 {
+		b.Circuit.RetryCircuit = builtInCircuit
+	}
+	b.Circuit.Quarantine = bundle.Quarantine{EventlessThreshold: 2, RetainSeconds: 3600}
 	b.Circuit.Bulkheads = []bundle.Bulkhead{{Lane: "HTTP", QueueTimeoutSeconds: 5}}
 	up := upstream.StartTLS(t, upstream.Options{Accounts: tokens, Script: o.script, KeepBodies: true})
 	b.Pool.Provider.Endpoint = up.URL + "/v1"
@@ -124,6 +134,20 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	r.bridge = New(Options{Logger: log, Accounts: r.accounts, Metrics: r.metrics, Hold: o.hold, MaxSessions: o.maxSessions})
 	r.serve()
 	return r
+}
+
+// withCircuit is the configuration with another retry circuit.
+func (r *rig) withCircuit(c bundle.RetryCircuit) *config.Runtime {
+	r.t.Helper()
+	old := r.runtime.Load()
+	b := old.Bundle
+	b.Generation++
+	b.Circuit.RetryCircuit = c
+	rt, err := config.New(b.Seal(), old.Credentials.Seal())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rt
 }
 
 func (r *rig) serve() {

@@ -21,8 +21,8 @@ const (
 	// AnchorSuspect: attempts with it wedged or went silent. A full payload goes
 	// without it; a delta keeps it, since it has nothing else.
 	AnchorSuspect
-	// AnchorDead: the upstream denied it, its socket is gone, or it failed once
-	// more after it had become suspect.
+	// AnchorDead: the upstream denied it, its socket is gone, or it failed or
+	// wedged once more after it had become suspect.
 	AnchorDead
 )
 
@@ -155,8 +155,7 @@ func Apply(r Record, e Event, now time.Time) Record {
 	case e.Denied != "":
 		next, changed = applyDenied(r, e.Denied, now)
 	case e.Wedged != nil:
-		next.Anchor = r.Anchor.marked(AnchorSuspect, CauseWedged, now, r.Anchor.is(e.Wedged.Anchor))
-		next.Health.MinGeneration = max(r.Health.MinGeneration, e.Wedged.Generation+1)
+		next = applyWedged(r, *e.Wedged, now)
 		changed = next.Anchor != r.Anchor || next.Health.MinGeneration != r.Health.MinGeneration
 	case e.Struck != nil:
 		next, changed = applyStruck(r, *e.Struck, now)
@@ -219,6 +218,19 @@ func applyDenied(r Record, id string, now time.Time) (Record, bool) {
 		next.Health = next.Health.settled(r.Health.StruckSequence)
 	}
 	return next, true
+}
+
+// applyWedged makes the anchor suspect, and dead when it wedges another socket:
+// a delta keeps a suspect anchor, and would wedge on it for ever.
+func applyWedged(r Record, w Wedged, now time.Time) Record {
+	status, cause := AnchorSuspect, CauseWedged
+	if r.Anchor.is(w.Anchor) && r.Anchor.Status == AnchorSuspect && w.Generation >= r.Health.MinGeneration {
+		status, cause = AnchorDead, CauseConfirmed
+	}
+	next := r
+	next.Anchor = r.Anchor.marked(status, cause, now, r.Anchor.is(w.Anchor))
+	next.Health.MinGeneration = max(r.Health.MinGeneration, w.Generation+1)
+	return next
 }
 
 // applyStruck counts a strike, once an attempt, and not after a later attempt
