@@ -76,7 +76,7 @@ func TestScenario10_AProbeOutlivesItsLease(t *testing.T) {
 		}
 		b.in(created("r2"), completed("r2"))
 		expect(t, beside, "created completed", true, "")
-		b.dialer.conn(dials-1).play(completed("r1"))
+		b.dialer.conn(dials - 1).play(completed("r1"))
 		synctest.Wait()
 		expect(t, probe, "created completed", true, "")
 		if d := b.detail("t"); d.Circuit != "closed" || d.Strikes != 0 {

@@ -84,15 +84,22 @@ func TestMakeIsSafe(t *testing.T) {
 			for _, anchorAccount := range []string{"a", "b"} {
 				for _, connection := range []uint64{0, 6, 7} {
 					for _, target := range []Target{{Account: "a", Connection: 7}, {Account: "a"}, {Account: "b", Connection: 7}, {Account: "a", Connection: 7, Scope: upstream.ScopeAccount}} {
-						for bits := range 16 {
+						for bits := range 64 {
 							n++
-							q := Question{Facts: facts, Hard: bits&1 != 0, Whole: bits&2 != 0, Target: target,
+							q := Question{Facts: facts, Hard: bits&1 != 0, Whole: bits&2 != 0, Unowned: bits&16 != 0, Target: target,
 								Record: Record{Account: "a", Anchor: anchorOf(status, anchorAccount, connection)},
 								Owner:  Owner{Known: bits&4 != 0, Account: anchorAccount, Connection: connection, MayPass: bits&8 != 0}}
+							if bits&32 != 0 {
+								q.Record.Health.Denied = []string{"r1"}
+							}
 							plan, refusal := Make(q)
 							fail := func(rule string) { t.Fatalf("%s: %s: %+v -> %+v", name, rule, q, plan) }
 							if refusal != nil {
 								continue
+							}
+							checkPlan(t, q, plan)
+							if name == "client anchor" && bits&32 != 0 {
+								fail("Scenario 84: an id that the upstream denied is not sent again")
 							}
 							if plan.Provenance == Injected {
 								if anchorAccount != target.Account || target.Scope == upstream.ScopeConnection && connection != target.Connection {

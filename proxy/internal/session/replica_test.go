@@ -463,7 +463,9 @@ func TestScenario35_StrikesWithoutAStoreAreToldLater(t *testing.T) {
 				t.Fatal(code)
 			}
 		}
-		if code := one.ask("t", body).code(); code != "upstream_request_timeout" {
+		third := one.ask("t", body)
+		pass(claimWait)
+		if code := third.code(); code != "upstream_request_timeout" {
 			t.Fatalf("local strikes do not count: %q", code)
 		}
 		one.store.setCut(false)
