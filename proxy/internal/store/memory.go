@@ -288,7 +288,7 @@ func (m *memory) victim(now time.Time) *memoryEntry {
 	if e := oldest(m.free); e != nil {
 		return e
 	}
-	const most = 64 // leases of different length can be out of order
+	const most = 8 // leases of different length can be out of order
 	element := m.held.Front()
 	for range most {
 		if element == nil {
