@@ -66,7 +66,8 @@ func transportOf(t session.Transport) telemetry.Transport {
 }
 
 var rowOutcomes = map[string]telemetry.Outcome{
-	"completed": telemetry.OutcomeOK, "prewarm": telemetry.OutcomeOK, "incomplete": telemetry.OutcomeOK, "client_gone": telemetry.OutcomeCallerGone,
+	"completed": telemetry.OutcomeOK, "prewarm": telemetry.OutcomeOK, "incomplete": telemetry.OutcomeOK,
+	"client_gone": telemetry.OutcomeCallerGone,
 	"not_sent": telemetry.OutcomeConnect, "no_websocket": telemetry.OutcomeConnect,
 	"account_fault": telemetry.OutcomeLimited, "refused": telemetry.OutcomeUpstreamError,
 	"cut": telemetry.OutcomeTruncated, "cut_eventless": telemetry.OutcomeTruncated, "clean_close": telemetry.OutcomeTruncated,

@@ -152,12 +152,12 @@ func (a *actor) head(f *flight) {
 // relay hands an event to the client. A client that is too slow loses its own
 // turn and nothing else.
 func (a *actor) relay(f *flight, e upstream.Event) {
+	a.spoolEvent(f, &e) // also for a client that left: it may come back for the answer
 	if f.gone {
 		e.Release()
 		return
 	}
 	lifecycle := e.Kind.Lifecycle()
-	a.spoolEvent(f, &e)
 	if f.turn.Out.push(e) {
 		if lifecycle && f.facts[len(f.facts)-1].Kind != FactDelivered {
 			f.note(FactDelivered)

@@ -109,15 +109,8 @@ const (
 // client that resends at once is planned against what is known now.
 func (a *actor) affectRecord(f *flight, v Verdict) {
 	before := a.record.Anchor
-	if v.Strike != StrikeNone && a.own.kept && f.dispatches > 0 {
-		a.apply(Event{Struck: &Struck{Attempt: f.name(), Turn: f.turn.ID, Sequence: f.sequence, Class: v.Strike, Anchor: f.plan.Anchor,
-			Spared: f.plan.Provenance == Injected && f.plan.Whole, Policy: a.policy}})
-		a.services.Observer.Struck(v.Strike)
-		if f.probe {
-			f.probe = false
-			f.renewAt = time.Time{}
-			a.services.Observer.Probed("reopened")
-		}
+	if v.Strike != StrikeNone && a.own.kept {
+		a.strike(f, v.Strike)
 	}
 	switch v.Anchor {
 	case AnchorDies:
@@ -131,11 +124,19 @@ func (a *actor) affectRecord(f *flight, v Verdict) {
 	case AnchorKeeps:
 	}
 	if v.Settles && f.probe {
-		f.probe, f.renewAt = false, time.Time{}
-		a.services.Observer.Probed("closed")
+		a.probeEnded(f, "closed")
 	}
-	if after := a.record.Anchor; after != nil && before != nil && after.ResponseID == before.ResponseID && after.Status > before.Status {
+	if after := a.record.Anchor; after != nil && after.is(before.id()) && after.Status > before.Status {
 		a.services.Observer.AnchorRetired(after.Cause)
+	}
+}
+
+func (a *actor) strike(f *flight, class StrikeClass) {
+	a.apply(Event{Struck: &Struck{Attempt: f.name(), Turn: f.turn.ID, Sequence: f.sequence, Class: class, Anchor: f.plan.Anchor,
+		Spared: f.plan.Provenance == Injected && f.plan.Whole, Policy: a.policy}})
+	a.services.Observer.Struck(class)
+	if f.probe {
+		a.probeEnded(f, "reopened")
 	}
 }
 

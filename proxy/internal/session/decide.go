@@ -272,26 +272,41 @@ func whole(unrun bool, t TurnState) Recovery {
 }
 
 func ended(e Evidence, t TurnState) Verdict {
-	end := e.Last.End
 	v := Verdict{Row: "cut", Retire: true, Client: DeliverCut}
-	switch {
-	case !e.Dispatched:
+	if !e.Dispatched {
 		// The socket died under a turn that was not sent yet.
 		v.Row, v.Client = "not_sent", DeliverConnect
 		if !t.Redialed {
 			v.Recovery = RecoverRedial
 		}
-	case end != nil && end.Cause == upstream.CauseLocal:
+		return v
+	}
+	cause := upstream.CauseAbrupt
+	if e.Last.End != nil {
+		cause = e.Last.End.Cause
+	}
+	switch cause {
+	case upstream.CauseLocal:
 		v.Row = "closed_here"
-	case end != nil && end.Cause == upstream.CauseLiveness:
+	case upstream.CauseLiveness:
 		v.Row = "liveness"
-	case end != nil && (end.Cause == upstream.CauseGarbage || end.Cause == upstream.CauseTooLarge):
+	case upstream.CauseGarbage, upstream.CauseTooLarge:
 		v.Row, v.Client = "garbage", DeliverGarbage
+	case upstream.CauseAbrupt, upstream.CauseClean:
+		return lost(e, t, cause)
+	}
+	return v
+}
+
+// lost judges a connection that the upstream ended without an answer.
+func lost(e Evidence, t TurnState, cause upstream.Cause) Verdict {
+	v := Verdict{Row: "cut", Retire: true, Client: DeliverCut}
+	if w, ok := wedged(e, t); ok {
+		return w
+	}
+	switch {
 	case e.Life:
-		if w, ok := wedged(e, t); ok {
-			return w
-		}
-	case end != nil && end.Cause == upstream.CauseClean:
+	case cause == upstream.CauseClean:
 		v.Row, v.Strike = "clean_close", StrikeCleanClose
 		if replayable(e, t) && t.CleanCloses < maxCleanCloses {
 			v.Recovery = RecoverAfterPause

@@ -42,10 +42,14 @@ func JudgeAgain(e Earlier, live bool, now time.Time) (Again, time.Duration) {
 	case live:
 		return AgainWait, time.Second
 	case e.State == store.TurnCompleted, e.State == store.TurnIncomplete:
-		if e.Complete && !e.Delivered {
+		switch {
+		case e.Delivered:
+			return AgainRun, 0 // the client has the answer, so that it wants another
+		case e.Complete:
 			return AgainReplay, 0
 		}
-		return AgainRun, 0 // the client has the answer, so that it wants another
+		// The anchor has moved on to an answer that the client cannot have.
+		return AgainGone, 0
 	case e.State.Final():
 		return AgainRun, 0
 	}
@@ -157,7 +161,7 @@ func (a *actor) running(fingerprint string) bool {
 	return false
 }
 
-// record begins the record of a turn that is sent now.
+// recordTurn begins the record of a turn that is sent now.
 func (a *actor) recordTurn(f *flight) {
 	if !a.own.valid() || f.plan.Whole || f.turn.Fingerprint == "" {
 		return
@@ -176,14 +180,14 @@ func (a *actor) recordOutcome(f *flight, e Evidence) {
 	if f.recorded == 0 {
 		return
 	}
-	switch state := Outcome(e); {
-	case state == "":
+	state := Outcome(e)
+	if state == "" {
 		a.earlier.drop(f.turn.Fingerprint)
 		a.dropTurn(f.turn.Fingerprint, f.recorded)
-	default:
-		complete := f.spool.flush(a, f) && state != store.TurnFailed && (state.Final())
-		a.putTurn(f, store.Turn{State: state, ResponseID: f.responseID, Complete: complete}, f.sent)
+		return
 	}
+	complete := f.spool.flush(a, f) && (state == store.TurnCompleted || state == store.TurnIncomplete)
+	a.putTurn(f, store.Turn{State: state, ResponseID: f.responseID, Complete: complete}, f.sent)
 }
 
 func (a *actor) putTurn(f *flight, t store.Turn, begun time.Time) {

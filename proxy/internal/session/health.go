@@ -144,7 +144,7 @@ const (
 func (h Health) probe(e ProbeEvent, now time.Time) (Health, bool) {
 	if e.Do == ProbeTaken {
 		state, _ := h.Circuit(e.Policy, now)
-		if state != CircuitHalfOpen && !(e.Early && state == CircuitOpen) {
+		if early := e.Early && state == CircuitOpen; state != CircuitHalfOpen && !early {
 			return h, false
 		}
 		h.Probe = &Probe{Token: e.Token, Until: e.Until}
@@ -205,6 +205,16 @@ func (h Health) settled(sequence int64) Health {
 	h.Eventless, h.EventlessAt, h.Probe = 0, time.Time{}, nil
 	h.Cleared = max(h.Cleared, sequence)
 	return h
+}
+
+// reset closes the circuit on a user's wish, once for each wish.
+func (h Health) reset(wish string) (Health, bool) {
+	if wish == h.Reset {
+		return h, false
+	}
+	h = h.settled(h.Sequence)
+	h.Reset = wish
+	return h, true
 }
 
 // CircuitState is what a circuit does with the next turn.

@@ -58,15 +58,6 @@ func (c *cache[K, V]) put(key K, value V) {
 	}
 }
 
-func (c *cache[K, V]) remove(key K) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.items[key]; e != nil {
-		c.order.Remove(e)
-		delete(c.items, key)
-	}
-}
-
 // owners maps a response id to what is known of it and whose it is.
 type owners struct {
 	cache *cache[string, owned]

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"time"
+
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 )
 
@@ -66,10 +68,15 @@ func (a *actor) probe(f *flight, do ProbeAction) {
 		e.Until = a.now().Add(a.policy.ProbeLease)
 		f.renewAt = a.now().Add(a.policy.ProbeLease / 3)
 	case ProbeReturned:
-		f.probe = false
-		a.services.Observer.Probed("returned")
+		a.probeEnded(f, "returned")
 	case ProbeProved, ProbeTaken:
 	}
 	a.apply(Event{Probe: &e})
 	a.persist()
+}
+
+// probeEnded notes that the record has let go of a flight's probe.
+func (a *actor) probeEnded(f *flight, outcome string) {
+	f.probe, f.renewAt = false, time.Time{}
+	a.services.Observer.Probed(outcome)
 }

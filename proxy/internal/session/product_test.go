@@ -109,7 +109,8 @@ func TestApplyIsTotalAndMonotonic(t *testing.T) {
 			if statusOf(next) == int(AnchorDead) && statusOf(r) == int(AnchorGood) && e.Struck != nil {
 				fail("one strike does not kill an anchor")
 			}
-			if next.Health.Cleared < r.Health.Cleared || next.Health.Sequence < r.Health.Sequence || next.Health.MinGeneration < r.Health.MinGeneration {
+			if next.Health.Cleared < r.Health.Cleared || next.Health.Sequence < r.Health.Sequence ||
+				next.Health.MinGeneration < r.Health.MinGeneration && !e.Moved {
 				fail("marks only rise")
 			}
 			if len(next.Health.Denied) > fewIDs || len(next.Health.Struck) > fewIDs {
@@ -151,7 +152,7 @@ func TestAdmitIsSafe(t *testing.T) {
 				t.Fatalf("a refusal names its timer: %+v for %+v", ad, r.Health)
 			case ad.Refusal == "" && state == CircuitProbing:
 				t.Fatalf("a second turn beside a probe: %+v", r.Health)
-			case ad.Refusal == "" && state == CircuitOpen && !(evades && ad.Probe && ad.Early):
+			case ad.Refusal == "" && state == CircuitOpen && (!evades || !ad.Probe || !ad.Early):
 				t.Fatalf("an open circuit lets a turn through: %+v", r.Health)
 			case state == CircuitHalfOpen && !ad.Probe:
 				t.Fatalf("the first turn of a half-open circuit is its probe: %+v", r.Health)

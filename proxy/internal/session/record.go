@@ -77,14 +77,7 @@ type Record struct {
 // use because it failed. An anchor that merely went with its socket or account
 // is no failure.
 func (r Record) Quarantined() bool {
-	if r.Anchor == nil {
-		return false
-	}
-	switch r.Anchor.Cause {
-	case CauseDenied, CauseWedged, CauseEventless, CauseOpened, CauseConfirmed:
-		return true
-	}
-	return false
+	return r.Anchor != nil && r.Anchor.Status != AnchorGood && r.Anchor.Cause != CauseConnection && r.Anchor.Cause != CauseAccount
 }
 
 // Event is something that happened to a session. Exactly one field is set.
@@ -155,23 +148,18 @@ func Apply(r Record, e Event, now time.Time) Record {
 	case e.Denied != "":
 		next, changed = applyDenied(r, e.Denied, now)
 	case e.Wedged != nil:
-		next = applyWedged(r, *e.Wedged, now)
-		changed = next.Anchor != r.Anchor || next.Health.MinGeneration != r.Health.MinGeneration
+		next, changed = applyWedged(r, *e.Wedged, now)
 	case e.Struck != nil:
 		next, changed = applyStruck(r, *e.Struck, now)
 	case e.ConnectionGone != 0:
-		next.Anchor = r.Anchor.marked(AnchorDead, CauseConnection, now, r.Anchor != nil && r.Anchor.Connection == e.ConnectionGone)
+		next.Anchor = r.Anchor.marked(AnchorDead, CauseConnection, now, r.Anchor.on(e.ConnectionGone))
 		changed = next.Anchor != r.Anchor
 	case e.Moved:
-		next.Anchor = r.Anchor.marked(AnchorDead, CauseConnection, now, r.Anchor != nil && r.Anchor.Connection != 0)
-		changed = next.Anchor != r.Anchor
+		next, changed = applyMoved(r, now)
 	case e.Probe != nil:
 		next.Health, changed = r.Health.probe(*e.Probe, now)
 	case e.Reset != "":
-		if changed = e.Reset != r.Health.Reset; changed {
-			next.Health = r.Health.settled(r.Health.Sequence)
-			next.Health.Reset = e.Reset
-		}
+		next.Health, changed = r.Health.reset(e.Reset)
 	default:
 		changed = false
 	}
@@ -204,6 +192,14 @@ func applyCompleted(r Record, c Completed) Record {
 	return next
 }
 
+// applyMoved forgets what meant something in another process only.
+func applyMoved(r Record, now time.Time) (Record, bool) {
+	next := r
+	next.Anchor = r.Anchor.marked(AnchorDead, CauseConnection, now, r.Anchor != nil && r.Anchor.Connection != 0)
+	next.Health.MinGeneration = 0
+	return next, next.Anchor != r.Anchor || r.Health.MinGeneration != 0
+}
+
 // applyDenied remembers the id whoever named it. Strikes that were all made with
 // it are settled: their cause is gone.
 func applyDenied(r Record, id string, now time.Time) (Record, bool) {
@@ -222,7 +218,7 @@ func applyDenied(r Record, id string, now time.Time) (Record, bool) {
 
 // applyWedged makes the anchor suspect, and dead when it wedges another socket:
 // a delta keeps a suspect anchor, and would wedge on it for ever.
-func applyWedged(r Record, w Wedged, now time.Time) Record {
+func applyWedged(r Record, w Wedged, now time.Time) (Record, bool) {
 	status, cause := AnchorSuspect, CauseWedged
 	if r.Anchor.is(w.Anchor) && r.Anchor.Status == AnchorSuspect && w.Generation >= r.Health.MinGeneration {
 		status, cause = AnchorDead, CauseConfirmed
@@ -230,7 +226,7 @@ func applyWedged(r Record, w Wedged, now time.Time) Record {
 	next := r
 	next.Anchor = r.Anchor.marked(status, cause, now, r.Anchor.is(w.Anchor))
 	next.Health.MinGeneration = max(r.Health.MinGeneration, w.Generation+1)
-	return next
+	return next, next.Anchor != r.Anchor || next.Health.MinGeneration != r.Health.MinGeneration
 }
 
 // applyStruck counts a strike, once an attempt, and not after a later attempt
@@ -256,8 +252,18 @@ func applyStruck(r Record, s Struck, now time.Time) (Record, bool) {
 	return next, true
 }
 
+func (a *Anchor) id() string {
+	if a == nil {
+		return ""
+	}
+	return a.ResponseID
+}
+
 // is says whether the anchor has this id; a missing anchor has none.
 func (a *Anchor) is(id string) bool { return a != nil && id != "" && a.ResponseID == id }
+
+// on says whether the anchor lives on this socket.
+func (a *Anchor) on(generation uint64) bool { return a != nil && a.Connection == generation }
 
 // marked lowers the status if the condition holds; a status never rises.
 func (a *Anchor) marked(status AnchorStatus, cause AnchorCause, now time.Time, condition bool) *Anchor {

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -103,7 +102,7 @@ func newReplica(t *testing.T, shared store.Store, pod, process string, o setUp) 
 			}
 		},
 	})
-	r.outbox = store.NewOutbox(r.store, store.OutboxOptions{Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	r.outbox = store.NewOutbox(r.store, store.OutboxOptions{Log: slog.New(slog.DiscardHandler),
 		Fenced: func(h store.Held, f *store.Fenced) { registry.Fenced(h, f.Current) }})
 	o.services = func(s *Services) {
 		s.Store, s.Writer, s.Instant = r.store, r.outbox, keeper.Now
@@ -300,7 +299,7 @@ func TestScenario94_NothingIsBuiltOnALapsedLease(t *testing.T) {
 
 func lastAnchor(r *replica) string {
 	key := affinity.Derive(affinity.Source{Header: map[string][]string{"Thread-Id": {"t"}}})
-	e, err := r.store.Store.Look(context.Background(), store.Key(key.Name()))
+	e, err := r.store.Look(context.Background(), store.Key(key.Name()))
 	if err != nil || len(e.Value) == 0 {
 		return ""
 	}
@@ -415,7 +414,7 @@ func TestScenario83_AClearThatIsFenced(t *testing.T) {
 func recordOf(t *testing.T, r *replica, thread string) Record {
 	t.Helper()
 	key := affinity.Derive(affinity.Source{Header: map[string][]string{"Thread-Id": {thread}}})
-	e, err := r.store.Store.Look(context.Background(), store.Key(key.Name()))
+	e, err := r.store.Look(context.Background(), store.Key(key.Name()))
 	if err != nil {
 		t.Fatal(err)
 	}
