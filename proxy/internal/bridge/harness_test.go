@@ -44,6 +44,7 @@ type rig struct {
 	logs     *syncBuffer
 	client   *http.Client
 	requests atomic.Int64
+	serving  atomic.Int64 // requests that are being served
 }
 
 // syncBuffer collects logs of many goroutines.
@@ -175,6 +176,8 @@ func (r *rig) serve() {
 
 // handle stands in for the server package: it reads the body and names the turn.
 func (r *rig) handle(w http.ResponseWriter, req *http.Request) {
+	r.serving.Add(1)
+	defer r.serving.Add(-1)
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return

@@ -154,3 +154,13 @@ func (r *rig) refused(out *reply, status int, code, reason string) {
 		r.t.Fatalf("status %d %s %s, want %d %s (%s)", out.status, out.body, out.names(), status, code, reason)
 	}
 }
+
+// unpunished fails if an account pays for what happened.
+func (r *rig) unpunished() {
+	r.t.Helper()
+	for _, s := range r.accounts.States() {
+		if s.Reason != "" || !s.Until.IsZero() {
+			r.t.Fatalf("an account pays: %+v", s)
+		}
+	}
+}
