@@ -297,7 +297,7 @@ func TestStopInAPodServesUntilRoutersKnow(t *testing.T) {
 	p.ended <- nil
 }
 
-func TestSecondSignalHurries(t *testing.T) {
+func TestScenario110_SecondSignalOnlyHurries(t *testing.T) {
 	s := &script{next: make(chan string)}
 	p := launch(t, s, bundle.Drain{PodGraceSeconds: 600}, nil)
 	res, err := p.open(t, http.MethodPost, p.data+"/v1/x", firstKey, "{}")

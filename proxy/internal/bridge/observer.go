@@ -67,7 +67,7 @@ func transportOf(t session.Transport) telemetry.Transport {
 
 var rowOutcomes = map[string]telemetry.Outcome{
 	"completed": telemetry.OutcomeOK, "prewarm": telemetry.OutcomeOK, "incomplete": telemetry.OutcomeOK,
-	"client_gone": telemetry.OutcomeCallerGone,
+	"client_gone": telemetry.OutcomeCallerGone, "overloaded": telemetry.OutcomeUpstreamError,
 	"not_sent": telemetry.OutcomeConnect, "no_websocket": telemetry.OutcomeConnect,
 	"account_fault": telemetry.OutcomeLimited, "refused": telemetry.OutcomeUpstreamError,
 	"cut": telemetry.OutcomeTruncated, "cut_eventless": telemetry.OutcomeTruncated, "clean_close": telemetry.OutcomeTruncated,

@@ -35,9 +35,10 @@ const (
 	AgainGone                // its outcome will never be known: start from the whole conversation
 )
 
-// JudgeAgain decides; live says that the earlier turn still runs here. The time
-// is how long to wait.
-func JudgeAgain(e Earlier, live bool, now time.Time) (Again, time.Duration) {
+// JudgeAgain decides; live says that the earlier turn still runs here, and stored
+// that the response it builds on is kept by its account, so that it can be built
+// on twice. The time is how long to wait.
+func JudgeAgain(e Earlier, live, stored bool, now time.Time) (Again, time.Duration) {
 	switch {
 	case live:
 		return AgainWait, time.Second
@@ -56,6 +57,9 @@ func JudgeAgain(e Earlier, live bool, now time.Time) (Again, time.Duration) {
 	if wait := e.Begun.Add(unknownPatience).Sub(now); wait > 0 {
 		return AgainWait, wait
 	}
+	if stored {
+		return AgainRun, 0
+	}
 	return AgainGone, 0
 }
 
@@ -69,6 +73,12 @@ func Outcome(e Evidence) store.TurnState {
 		return store.TurnIncomplete
 	case FactFault:
 		return store.TurnFailed
+	case FactClientGone:
+		// Its client ended it. When the client sends it again, it wants it again.
+		if e.Dispatched {
+			return store.TurnFailed
+		}
+		return ""
 	case FactDialFailed, FactRefused, FactNotSent:
 		return ""
 	default:
@@ -134,7 +144,7 @@ func (a *actor) answeredBefore(f *flight) bool {
 	if e == nil || f.turn.Fingerprint == "" {
 		return false
 	}
-	answer, wait := JudgeAgain(*e, a.running(f.turn.Fingerprint), a.now())
+	answer, wait := JudgeAgain(*e, a.running(f.turn.Fingerprint), f.turn.Owner.Stored, a.now())
 	switch answer {
 	case AgainReplay:
 		a.recall(f)

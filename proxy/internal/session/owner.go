@@ -182,7 +182,7 @@ func (a *actor) known(f *flight) recordState {
 		}
 		return recordAwaited
 	}
-	if o.foreign.Pod != "" || now.Sub(f.submitted) >= queueTimeout(f.turn.Runtime) {
+	if o.foreign.Pod != "" || a.closing || now.Sub(f.submitted) >= queueTimeout(f.turn.Runtime) {
 		return recordUnknown
 	}
 	a.claim()

@@ -402,3 +402,86 @@ func TestScenario99_ATurnThatWasNotSentLeavesNoRecord(t *testing.T) {
 		}
 	})
 }
+
+func TestScenario117_AWaiterIsNotSentOnACorpse(t *testing.T) {
+	inBubble(t, bundle.ProviderChatGPT, func(b *bench) {
+		b.anchored("t")
+		corpse := b.newest()
+		first, waiter := b.ask("t", toolOutput), b.ask("t", toolOutput+" ")
+		before := len(corpse.sent)
+		corpse.in <- &upstream.Ended{Cause: upstream.CauseGarbage, Err: errReset} // the reader fails
+		synctest.Wait()
+		if code := first.code(); code != "upstream_protocol_error" {
+			t.Fatal(code)
+		}
+		if len(corpse.sent) != before || b.newest() == corpse || !corpse.isClosed() {
+			t.Fatal("the waiter was sent on the corpse")
+		}
+		b.in(answer(1)...)
+		if code := waiter.code(); code != "" {
+			t.Fatal(code)
+		}
+	})
+}
+
+func TestScenario122_APrewarmThatFallsSilent(t *testing.T) {
+	inBubble(t, bundle.ProviderChatGPT, func(b *bench) {
+		warm := b.ask("t", strings.Replace(body, `"model":"m"`, `"model":"m","generate":false`, 1))
+		cold := b.newest()
+		pass(121 * time.Second)
+		if code := warm.code(); code != "bridge_eventless_timeout" {
+			t.Fatal(code)
+		}
+		user := b.ask("t", body)
+		if b.newest() == cold {
+			t.Fatal("the socket was not replaced")
+		}
+		cold.play(created("late"), completed("late"))
+		synctest.Wait()
+		b.in(created("r1"), completed("r1"))
+		expect(t, user, "created completed", true, "")
+		if d := b.detail("t"); d.Strikes != 0 || d.Anchor != "good" {
+			t.Fatalf("%+v", d.View)
+		}
+	})
+}
+
+func TestScenario58_APrewarmClearsNothing(t *testing.T) {
+	inBubble(t, bundle.ProviderChatGPT, func(b *bench) {
+		b.anchored("t")
+		b.ask("t", conversation(1))
+		b.in(`{"type":"response.output_item.added","item":{"type":"reasoning"}}`, errReset)
+		b.cutTurn("t", conversation(1))
+		b.ask("t", strings.Replace(conversation(1), `"model":"m"`, `"model":"m","generate":false`, 1))
+		b.in(created("warm"), completed("warm"))
+		if d := b.detail("t"); d.Anchor != "suspect" || d.Strikes != 1 {
+			t.Fatalf("%+v", d.View)
+		}
+	})
+}
+
+func TestScenario123_AnotherModelGetsItsOwnLane(t *testing.T) {
+	inBubbleOf(t, setUp{provider: bundle.ProviderChatGPT, accounts: []string{"a"}, firstEvent: 120, maxSessions: 2}, func(b *bench) {
+		b.anchored("t")
+		parent := b.newest()
+		other := strings.Replace(conversation(1), `"model":"m"`, `"model":"n"`, 1)
+		for i := range 3 {
+			a := b.ask("t", other)
+			if b.newest() == parent || b.dialer.count() != 2 {
+				t.Fatalf("turn %d: %d sockets: a lane of its own, and the same one each time", i, b.dialer.count())
+			}
+			id := fmt.Sprint("n", i)
+			b.in(created(id), completed(id))
+			if code := a.code(); code != "" {
+				t.Fatal(code)
+			}
+		}
+		if parent.isClosed() {
+			t.Fatal("the parent was evicted")
+		}
+		b.ask("t", conversation(1))
+		if len(parent.sent) == 0 {
+			t.Fatal("the first model does not go on where it was")
+		}
+	})
+}
