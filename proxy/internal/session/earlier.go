@@ -48,6 +48,8 @@ func JudgeAgain(e Earlier, live, stored bool, now time.Time) (Again, time.Durati
 			return AgainRun, 0 // the client has the answer, so that it wants another
 		case e.Complete:
 			return AgainReplay, 0
+		case stored:
+			return AgainRun, 0
 		}
 		// The anchor has moved on to an answer that the client cannot have.
 		return AgainGone, 0
