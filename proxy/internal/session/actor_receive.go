@@ -54,7 +54,7 @@ func (l *link) match(e *upstream.Event) *flight {
 				return f
 			}
 		}
-		if l.uncreated == nil || id == l.lastDone {
+		if l.uncreated == nil || slices.Contains(l.done, id) {
 			return nil
 		}
 		return l.uncreated

@@ -21,7 +21,9 @@ func (a *actor) judge(f *flight, event *upstream.Event) {
 	a.affectRecord(f, v)
 	if l := f.link; l != nil {
 		l.remove(f)
-		l.lastDone = f.responseID
+		if f.responseID != "" {
+			l.done = lastFew(l.done, f.responseID)
+		}
 		if v.Retire {
 			a.leave(l, a.now())
 		} else {

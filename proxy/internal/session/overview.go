@@ -224,8 +224,8 @@ func (r *Registry) ResetCircuits(token string) {
 	r.mu.Lock()
 	r.reset = token
 	actors := make([]*actor, 0, len(r.sessions))
-	for _, e := range r.sessions {
-		actors = append(actors, e.actor)
+	for e := r.recent.Front(); e != nil; e = e.Next() { // in an order, for simulations
+		actors = append(actors, e.Value.(*entry).actor)
 	}
 	r.mu.Unlock()
 	for _, a := range actors {

@@ -149,8 +149,8 @@ type link struct {
 	// tagged says that events name their response, so that several responses can
 	// run on the link at once.
 	tagged bool
-	// lastDone is the response that ended last; its late events reach nobody.
-	lastDone string
+	// done are the responses that ended last; their late events reach nobody.
+	done []string
 	// turns counts the turns sent; the header is fresh for the first alone.
 	turns int
 	// turnState is the upstream's own continuation token.
