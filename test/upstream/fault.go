@@ -63,6 +63,8 @@ const (
 type Fault struct {
 	At     string `json:"at,omitempty"` // empty means beforeHeaders
 	Action string `json:"action"`
+	// Held makes the fault wait for a release at its place.
+	Held bool `json:"held,omitempty"`
 
 	// For status, errorFrame and failed.
 	Status  int               `json:"status,omitempty"`

@@ -25,6 +25,9 @@ var garbage = []byte{0xff, 0xfe, 0x00, 0xc3, 0x28, '\n', 'x', 0x80, '\r', '\n', 
 func (t *turn) inject(steps []step, f *Fault) []step {
 	at := position(steps, f)
 	before, after := slices.Clone(steps[:at]), slices.Clone(steps[at:])
+	if f.Held {
+		before = append(before, step{act: t.hold})
+	}
 	if act := t.ending(f, at); act != nil {
 		return append(before, step{act: act})
 	}

@@ -28,6 +28,20 @@ func TestHeldAnswerGoesOnWhenReleased(t *testing.T) {
 	}
 }
 
+func TestFaultThatIsHeld(t *testing.T) {
+	s := Start(t, Options{Script: Script{Rules: []Rule{{Fault: &Fault{Action: ActReset, Held: true}}}}})
+	k := dial(t, s, "sk")
+	k.say(create())
+	err := s.Ledger().Wait(testContext(t), func(ds []Dispatch) bool { return len(ds) == 1 && ds[0].Outcome == OutcomeRunning })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	if _, _, err := k.ReadMessage(); err == nil {
+		t.Fatal("no reset")
+	}
+}
+
 func TestForgottenAnchorsAreUnknown(t *testing.T) {
 	s := Start(t, Options{})
 	k := dial(t, s, "sk")

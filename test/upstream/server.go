@@ -38,6 +38,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	closed  bool
+	leaving bool           // no socket is taken any more
 	handler sync.WaitGroup // running ServeHTTP calls, accept loops and lanes
 	sockets map[*socket]struct{}
 	servers []*http.Server
@@ -187,6 +188,7 @@ func (s *Server) enter() bool {
 // over HTTP, at most until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
+	s.leaving = true
 	servers := s.servers
 	sockets := make([]*socket, 0, len(s.sockets))
 	for k := range s.sockets {

@@ -59,8 +59,8 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, proto request, 
 	}
 	k.ctx, k.cancel = context.WithCancel(s.ctx)
 	defer k.cancel()
-	if !s.adopt(k) {
-		fin(ws.NetConn())
+	if !s.adopt(k) { // the peer has its 101 already, and hears why
+		k.close(websocket.CloseGoingAway, "shutting down")
 		return
 	}
 	defer s.release(k)
@@ -86,7 +86,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, proto request, 
 func (s *Server) adopt(k *socket) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.leaving {
 		return false
 	}
 	s.sockets[k] = struct{}{}
