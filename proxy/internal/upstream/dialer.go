@@ -119,6 +119,8 @@ func dialTLS(ctx context.Context, plain *net.Dialer, config *tls.Config, timeout
 	return conn, nil
 }
 
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // WebSocket opens a socket. Its error is a *DialError.
 func (d *Dialer) WebSocket(ctx context.Context, t Target) (Conn, error) {
 	h := t.Header.Clone()
@@ -127,7 +129,23 @@ func (d *Dialer) WebSocket(ctx context.Context, t Target) (Conn, error) {
 	}
 	Authorize(h, t.Credential)
 	url := "ws" + strings.TrimPrefix(t.responsesURL(), "http") // https -> wss
-	conn, response, err := d.ws.DialContext(ctx, url, h)
+	// The library reads the answer to an upgrade without looking at ctx.
+	ws, stop := d.ws, func() bool { return true }
+	guarded := func(dial dialFunc) dialFunc {
+		return func(inner context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(inner, network, address)
+			if err == nil {
+				stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+			}
+			return conn, err
+		}
+	}
+	ws.NetDialContext, ws.NetDialTLSContext = guarded(d.ws.NetDialContext), guarded(d.ws.NetDialTLSContext)
+	conn, response, err := ws.DialContext(ctx, url, h)
+	if !stop() && err == nil {
+		_ = conn.Close()
+		response, err = nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, dialError(response, err)
 	}
