@@ -11,8 +11,6 @@ import (
 	"github.com/causeway-dev/causeway/test/upstream"
 )
 
-func no() *bool { v := false; return &v }
-
 // Scenario 49 is this test without the verdict: with AnchorWedges taken out of
 // the table of verdicts, the second turn wedges like the first, and for ever.
 func TestScenario48_AWedgedAnchorIsNotUsedAgain(t *testing.T) {

@@ -189,7 +189,7 @@ func TestB37_AnIdleCloseIsNoStrike(t *testing.T) {
 }
 
 func TestScenario121_CleanClosesOnRealSockets(t *testing.T) {
-	r := newRig(t, rigOptions{script: upstream.Script{Rules: []upstream.Rule{{Fault: &upstream.Fault{Action: upstream.ActWSClose, CloseCode: 1000}}}}})
+	r := newRig(t, rigOptions{hold: time.Minute, script: upstream.Script{Rules: []upstream.Rule{{Fault: &upstream.Fault{Action: upstream.ActWSClose, CloseCode: 1000}}}}})
 	out := r.do(call{header: thread("bye"), body: hello})
 	r.refused(out, http.StatusBadGateway, "stream_incomplete", "clean")
 	conns := map[int64]bool{}
@@ -198,5 +198,33 @@ func TestScenario121_CleanClosesOnRealSockets(t *testing.T) {
 	}
 	if len(conns) != 3 || len(r.seen()) != 3 {
 		t.Fatalf("dispatches %+v", r.seen())
+	}
+}
+
+// A turn that was sent again once is not sent a third time, whatever comes.
+func TestScenario22_OneReplayATurn(t *testing.T) {
+	for name, second := range map[string]upstream.Fault{
+		"denied again":      {Action: upstream.ActErrorFrame, Status: 400, Code: "previous_response_not_found", Message: "gone"},
+		"missing output":    {Action: upstream.ActErrorFrame, Status: 400, Type: "invalid_request_error", Param: "input", Message: "No tool output found for function call call_1."},
+		"cut":               {Action: upstream.ActReset},
+		"cut after created": {At: upstream.AtAfterCreated, Action: upstream.ActReset},
+		"server error":      {Action: upstream.ActErrorFrame, Status: 500, Code: "server_error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, rigOptions{provider: bundle.ProviderChatGPT, accounts: 2, script: upstream.Script{Conversation: talk}})
+			c := r.conversation(thread("s22")...)
+			first := c.say("go")
+			r.rules(talk, upstream.Rule{Match: upstream.Match{Anchored: yes()}, Fault: &upstream.Fault{Action: upstream.ActErrorFrame, Status: 400, Code: "previous_response_not_found"}},
+				upstream.Rule{Fault: &second})
+			out := c.send(first.results("ok")...)
+			if out.done() || terminals(out) > 1 {
+				t.Fatalf("%d %s %s", out.status, out.body, out.names())
+			}
+			ds := r.dispatches(3)
+			intact(t, ds[2], c.before(out))
+			if ds[2].Account != ds[0].Account {
+				t.Fatalf("%+v", r.seen())
+			}
+		})
 	}
 }
