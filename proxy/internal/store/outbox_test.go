@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -430,9 +431,14 @@ func TestOutboxLosesNothing(t *testing.T) {
 				}
 				theirs = append(theirs, c.Held)
 			}
+			var faults sync.Mutex // workers ask at the same time
+			luck := rand.New(rand.NewPCG(seed, 2))
 			fail := func(percent int) func(context.Context, string) error {
 				return func(ctx context.Context, call string) error {
-					if random.IntN(100) < percent {
+					faults.Lock()
+					failed := luck.IntN(100) < percent
+					faults.Unlock()
+					if failed {
 						return silent(ctx, call)
 					}
 					return nil
