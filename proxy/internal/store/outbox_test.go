@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,16 +19,21 @@ type outboxTest struct {
 	*Outbox
 	t      *testing.T
 	store  *scripted
+	told   sync.Mutex // guards fenced: workers tell at the same time
 	fenced []Held
-	failed int
+	failed atomic.Int64
 }
 
 func inBubble(t *testing.T, opts OutboxOptions, test func(t *testing.T, o *outboxTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outboxTest{t: t, store: &scripted{Store: NewMemory(time.Now)}}
-		opts.Fenced = func(h Held, _ *Fenced) { o.fenced = append(o.fenced, h) }
-		opts.Failed = func() { o.failed++ }
+		opts.Fenced = func(h Held, _ *Fenced) {
+			o.told.Lock()
+			defer o.told.Unlock()
+			o.fenced = append(o.fenced, h)
+		}
+		opts.Failed = func() { o.failed.Add(1) }
 		o.Outbox = NewOutbox(o.store, opts)
 		defer o.Close()
 		test(t, o)
@@ -113,8 +119,8 @@ func TestOutboxThroughAnOutage(t *testing.T) {
 					}
 				}
 				// One save and one alias wait, and every turn.
-				if tries := len(o.store.calls()); o.Len() != 42 || o.Age() != 40*time.Second || tries < 10 || tries > 30 || o.failed < 10 {
-					t.Fatalf("%d wait for %s after %d tries, %d failed", o.Len(), o.Age(), tries, o.failed)
+				if tries := len(o.store.calls()); o.Len() != 42 || o.Age() != 40*time.Second || tries < 10 || tries > 30 || o.failed.Load() < 10 {
+					t.Fatalf("%d wait for %s after %d tries, %d failed", o.Len(), o.Age(), tries, o.failed.Load())
 				}
 				o.store.script(nil, nil)
 				<-time.After(6 * time.Second)
