@@ -63,6 +63,7 @@ func TestScenario93_ALeaseIsRenewedForAsLongAsATurnLasts(t *testing.T) {
 		l := k.claim(t, "a")
 		for range 40 * 60 {
 			<-time.After(time.Second)
+			synctest.Wait()
 			_, err := k.store.Claim(t.Context(), "a", podB, 0, lease)
 			if f := new(Fenced); !errors.As(err, &f) || !l.Valid() {
 				t.Fatalf("claimed by another: %v, valid %t", err, l.Valid())
@@ -82,6 +83,7 @@ func TestScenario94_ALeaseEndsWhenTheStoreIsAwayTooLong(t *testing.T) {
 				<-time.After(15 * time.Second) // renewed after 10 s
 				k.store.script(down, nil)
 				<-time.After(lease - 5*time.Second - time.Millisecond)
+				synctest.Wait()
 				if !l.Valid() || len(k.lost) != 0 {
 					t.Fatalf("over too early: %v", k.lost)
 				}
@@ -89,16 +91,19 @@ func TestScenario94_ALeaseEndsWhenTheStoreIsAwayTooLong(t *testing.T) {
 					t.Fatalf("%d renewals", tries)
 				}
 				<-time.After(time.Millisecond)
+				synctest.Wait()
 				if l.Valid() {
 					t.Fatal("valid after 30 s without an answer")
 				}
 				<-time.After(3 * time.Second)
+				synctest.Wait()
 				if !errors.Is(k.lost["a"], ErrLapsed) || k.Len() != 0 {
 					t.Fatalf("lost: %v, held %d", k.lost, k.Len())
 				}
 				k.store.calls()
 				k.store.script(nil, nil)
 				<-time.After(time.Minute)
+				synctest.Wait()
 				if l.Valid() || len(k.store.calls()) != 0 {
 					t.Fatal("what was lost came back")
 				}
@@ -115,8 +120,10 @@ func TestALeaseSurvivesAnOutageThatIsShorter(t *testing.T) {
 		l := k.claim(t, "a")
 		k.store.script(silent, nil)
 		<-time.After(27500 * time.Millisecond)
+		synctest.Wait()
 		k.store.script(nil, nil)
 		<-time.After(4 * time.Second)
+		synctest.Wait()
 		if !l.Valid() || len(k.lost) != 0 {
 			t.Fatalf("lost: %v", k.lost)
 		}
@@ -136,10 +143,12 @@ func TestALeaseIsCountedFromBeforeItsClaimAndItsRenewals(t *testing.T) {
 		<-time.After(7 * time.Second) // renewed after 10 s, answered after 10.9 s
 		k.store.script(silent, nil)
 		<-time.After(29*time.Second - time.Millisecond)
+		synctest.Wait()
 		if !l.Valid() {
 			t.Fatal("over too early")
 		}
 		<-time.After(time.Millisecond)
+		synctest.Wait()
 		if l.Valid() {
 			t.Fatal("counted from the answer")
 		}
@@ -150,11 +159,13 @@ func TestB31_AProcessThatWasStoppedHasLostItsKeys(t *testing.T) {
 	keep(t, func(t *testing.T, k *keeperTest) {
 		l := k.claim(t, "a")
 		<-time.After(5 * time.Second)
+		synctest.Wait()
 		k.suspended = 2 * lease // timers did not run
 		if l.Valid() {
 			t.Fatal("valid after twice the lease")
 		}
 		<-time.After(6 * time.Second)
+		synctest.Wait()
 		if !errors.Is(k.lost["a"], ErrLapsed) || len(k.store.calls()) != 0 {
 			t.Fatalf("lost %v", k.lost)
 		}
@@ -168,6 +179,7 @@ func TestAFencedKeyIsLostAtOnceAndTheOthersStay(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(11 * time.Second)
+		synctest.Wait()
 		var f *Fenced
 		if !errors.As(k.lost["a"], &f) || f.Current.Holder != podAAgain || a.Valid() || !b.Valid() || k.Len() != 1 {
 			t.Fatalf("lost %v", k.lost)
@@ -175,6 +187,7 @@ func TestAFencedKeyIsLostAtOnceAndTheOthersStay(t *testing.T) {
 		// A server that came back without its data knows nobody.
 		k.store.Store = NewMemory(time.Now)
 		<-time.After(10 * time.Second)
+		synctest.Wait()
 		if !errors.As(k.lost["b"], &f) || f.Current.Holder != (Holder{}) || b.Valid() {
 			t.Fatalf("lost %v", k.lost)
 		}
@@ -187,6 +200,7 @@ func TestALeaseThatWasLetGoIsNotRenewed(t *testing.T) {
 		l.Let()
 		l.Let()
 		<-time.After(15 * time.Second)
+		synctest.Wait()
 		if l.Valid() || len(k.store.calls()) != 0 || k.Len() != 0 {
 			t.Fatal("still held")
 		}
@@ -195,6 +209,7 @@ func TestALeaseThatWasLetGoIsNotRenewed(t *testing.T) {
 		<-time.After(5*time.Second + 100*time.Millisecond) // its renewal is on its way
 		late.Let()
 		<-time.After(time.Second)
+		synctest.Wait()
 		if calls := k.store.calls(); late.Valid() || len(calls) != 1 {
 			t.Fatalf("revived by %v", calls)
 		}
@@ -203,6 +218,7 @@ func TestALeaseThatWasLetGoIsNotRenewed(t *testing.T) {
 		<-time.After(12 * time.Second) // it is tried again and again
 		gone.Let()
 		<-time.After(time.Minute)
+		synctest.Wait()
 		if len(k.lost) != 0 {
 			t.Fatalf("told of %v", k.lost)
 		}
@@ -216,17 +232,20 @@ func TestRenewalsGoInBatches(t *testing.T) {
 			leases[i] = k.claim(t, Key(fmt.Sprint("k", i)))
 		}
 		<-time.After(11 * time.Second)
+		synctest.Wait()
 		equal(t, k.store.calls(), []string{"renew 500", "renew 500", "renew 200"})
 
 		// A store that is silent costs one timeout a round, not one a batch; a part
 		// of it that is silent does not keep the others from their renewal.
 		k.store.script(silent, nil)
 		<-time.After(11 * time.Second)
+		synctest.Wait()
 		if calls := k.store.calls(); len(calls) > 2 {
 			t.Fatalf("%v", calls)
 		}
 		k.store.script(nil, nil)
 		<-time.After(20 * time.Second)
+		synctest.Wait()
 		for i, l := range leases {
 			if !l.Valid() {
 				t.Fatalf("lease %d is over", i)
@@ -257,6 +276,7 @@ func TestAPartOfTheStoreThatIsAwayDoesNotTakeTheOthers(t *testing.T) {
 			good = append(good, k.claim(t, Key(fmt.Sprint("k", i))))
 		}
 		<-time.After(2 * time.Minute)
+		synctest.Wait()
 		if len(k.lost) != 600 || k.Len() != 600 || slices.ContainsFunc(good, func(l *Lease) bool { return !l.Valid() }) {
 			t.Fatalf("%d lost, %d held", len(k.lost), k.Len())
 		}

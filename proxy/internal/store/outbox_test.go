@@ -114,6 +114,7 @@ func TestOutboxThroughAnOutage(t *testing.T) {
 						t.Fatalf("a method took time: %s", since)
 					}
 					<-time.After(time.Second)
+					synctest.Wait()
 					if i > 1 && o.Healthy() {
 						t.Fatalf("healthy %t after %d s", o.Healthy(), i+1)
 					}
@@ -124,6 +125,7 @@ func TestOutboxThroughAnOutage(t *testing.T) {
 				}
 				o.store.script(nil, nil)
 				<-time.After(6 * time.Second)
+				synctest.Wait()
 				if !o.Healthy() || o.Len() != 0 || o.value("a") != "40 39" {
 					t.Fatalf("%d wait, value %q", o.Len(), o.value("a"))
 				}
@@ -148,6 +150,7 @@ func TestOutboxTriesOneAtATimeWhileTheStoreIsAway(t *testing.T) {
 			o.PutAlias(fmt.Sprint("n", i), nil, life)
 		}
 		<-time.After(time.Minute)
+		synctest.Wait()
 		first := o.store.calls()
 		if len(first) < 12 || len(first) > 40 {
 			t.Fatalf("%d tries in a minute", len(first))
@@ -161,6 +164,7 @@ func TestOutboxTriesOneAtATimeWhileTheStoreIsAway(t *testing.T) {
 		}
 		o.store.script(nil, nil)
 		<-time.After(6 * time.Second)
+		synctest.Wait()
 		if o.Len() != 0 {
 			t.Fatalf("%d wait", o.Len())
 		}
@@ -185,6 +189,7 @@ func TestOutboxServesTheKeysThatWork(t *testing.T) {
 			o.Save(h, 1, nil, life)
 		}
 		<-time.After(5 * time.Second)
+		synctest.Wait()
 		if o.Len() != 1 {
 			t.Fatalf("%d wait, want the one of the part that is away", o.Len())
 		}
@@ -200,10 +205,12 @@ func TestOutboxTellsOfAFencedKeyOnce(t *testing.T) {
 		o.PutTurn(old, Turn{Fingerprint: "g", State: TurnSubmitted, Attempt: 1}, life)
 		o.Save(o.held("b"), 1, []byte("b"), life)
 		<-time.After(time.Second)
+		synctest.Wait()
 		next := o.held("a")
 		o.PutTurn(next, Turn{Fingerprint: "h", State: TurnSubmitted, Attempt: 1}, life)
 		o.store.script(nil, nil)
 		<-time.After(10 * time.Second)
+		synctest.Wait()
 		equal(t, o.fenced, []Held{old})
 		equal(t, o.value("b"), "1 b")
 		turns := o.store.Store.(*memory).records.of("a", time.Now())
@@ -260,6 +267,7 @@ func TestScenario97_OutboxNeverCallsATranscriptWithAHoleComplete(t *testing.T) {
 				h := o.held("a")
 				tc.write(o, h)
 				<-time.After(10 * time.Second)
+				synctest.Wait()
 				turns := o.store.Store.(*memory).records.of("a", time.Now())
 				if len(turns) != 1 || turns[0].State != TurnCompleted || turns[0].Complete != (tc.dropped == 0) {
 					t.Fatalf("%+v", turns)
@@ -314,6 +322,7 @@ func TestOutboxThrowsAwayWhatMattersLeast(t *testing.T) {
 		}
 		o.store.script(nil, nil)
 		<-time.After(10 * time.Second)
+		synctest.Wait()
 		for _, h := range held {
 			equal(t, o.value(h.Key), "1 ")
 		}
@@ -336,6 +345,7 @@ func TestOutboxLosesARecordOnlyWhenNothingElseIsLeft(t *testing.T) {
 		}
 		o.store.script(nil, nil)
 		<-time.After(10 * time.Second)
+		synctest.Wait()
 		if c := o.Counts(); c.DroppedRecords != 5 || c.Written != 10 {
 			t.Fatalf("%+v", c)
 		}
@@ -354,6 +364,7 @@ func TestScenario99_OutboxForgetsATurnThatWasNeverDispatched(t *testing.T) {
 		o.store.calls()
 		o.store.script(nil, nil)
 		<-time.After(time.Second)
+		synctest.Wait()
 		equal(t, o.store.calls(), []string{"save a 1", "drop a f 1"})
 	})
 }
@@ -489,6 +500,7 @@ func TestOutboxLosesNothing(t *testing.T) {
 				}
 				if random.IntN(4) == 0 {
 					<-time.After(time.Duration(random.IntN(2_000)) * time.Millisecond)
+					synctest.Wait()
 				}
 			}
 			if err := o.Flush(t.Context()); err != nil {
