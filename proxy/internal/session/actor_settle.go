@@ -111,8 +111,12 @@ const (
 // client that resends at once is planned against what is known now.
 func (a *actor) affectRecord(f *flight, v Verdict) {
 	before := a.record.Anchor
-	if v.Strike != StrikeNone && a.own.kept {
+	switch {
+	case v.Strike != StrikeNone && a.own.kept:
 		a.strike(f, v.Strike)
+	case v.Strike == StrikeSilence && f.plan.Provenance == Injected && f.plan.Whole:
+		// Nothing counts against a soft key, but its anchor is not tried again.
+		a.apply(Event{Wedged: &Wedged{Anchor: f.plan.Anchor, Generation: f.link.generation}})
 	}
 	switch v.Anchor {
 	case AnchorDies:

@@ -153,10 +153,34 @@ func (a *actor) merged(before store.Entry) Record {
 	if !before.Holder.Same(a.services.Holder) {
 		record = Apply(record, Event{Moved: true}, a.now())
 	}
+	// Attempts are numbered by their record: those of a time without the stored one
+	// get numbers of it, in order. Otherwise a completion from then would keep the
+	// strikes of all that is sent next from counting.
+	sent := Event{Sent: &Sent{record.Account, record.Model}}
 	for _, c := range a.own.changes {
-		record = Apply(record, c.event, c.at)
+		record = Apply(record, sent, c.at)
+		record = Apply(record, c.event.numbered(record.Health.Sequence), c.at)
+	}
+	for _, f := range a.flights {
+		record = Apply(record, sent, f.sent)
+		f.sequence = record.Health.Sequence
 	}
 	return record
+}
+
+// numbered is the event of an attempt under another number.
+func (e Event) numbered(sequence int64) Event {
+	switch {
+	case e.Completed != nil:
+		completed := *e.Completed
+		completed.Sequence = sequence
+		e.Completed = &completed
+	case e.Struck != nil:
+		struck := *e.Struck
+		struck.Sequence = sequence
+		e.Struck = &struck
+	}
+	return e
 }
 
 // recordState is what is known of the record that a turn builds on.
