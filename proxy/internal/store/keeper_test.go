@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,7 @@ type keeperTest struct {
 	*Keeper
 	store *scripted
 	// boot is the keeper's clock: that of the bubble, and the time it was suspended.
-	suspended time.Duration
+	suspended atomic.Int64 // nanoseconds
 	lost      map[Key]error
 }
 
@@ -26,7 +27,7 @@ func keep(t *testing.T, test func(t *testing.T, k *keeperTest)) {
 		begun := time.Now()
 		k := &keeperTest{store: &scripted{Store: NewMemory(time.Now)}, lost: map[Key]error{}}
 		k.Keeper = NewKeeper(k.store, KeeperOptions{
-			Now: func() time.Duration { return time.Since(begun) + k.suspended },
+			Now: func() time.Duration { return time.Since(begun) + time.Duration(k.suspended.Load()) },
 			Lost: func(h Held, cause error) {
 				if k.lost[h.Key] != nil {
 					t.Errorf("%s was lost twice", h.Key)
@@ -160,7 +161,7 @@ func TestB31_AProcessThatWasStoppedHasLostItsKeys(t *testing.T) {
 		l := k.claim(t, "a")
 		<-time.After(5 * time.Second)
 		synctest.Wait()
-		k.suspended = 2 * lease // timers did not run
+		k.suspended.Store(int64(2 * lease)) // timers did not run
 		if l.Valid() {
 			t.Fatal("valid after twice the lease")
 		}
@@ -185,7 +186,7 @@ func TestAFencedKeyIsLostAtOnceAndTheOthersStay(t *testing.T) {
 			t.Fatalf("lost %v", k.lost)
 		}
 		// A server that came back without its data knows nobody.
-		k.store.Store = NewMemory(time.Now)
+		k.store.forget()
 		<-time.After(10 * time.Second)
 		synctest.Wait()
 		if !errors.As(k.lost["b"], &f) || f.Current.Holder != (Holder{}) || b.Valid() {

@@ -86,7 +86,7 @@ func (s *scripted) Release(ctx context.Context, h Held) error {
 func (s *scripted) Renew(ctx context.Context, keys []Held, lease time.Duration) []error {
 	errs := make([]error, len(keys))
 	err := s.do(ctx, fmt.Sprintf("renew %d", len(keys)), func() error {
-		errs = s.Store.Renew(ctx, keys, lease)
+		errs = s.current().Renew(ctx, keys, lease)
 		return nil
 	})
 	if err != nil {
@@ -104,4 +104,18 @@ func away(context.Context, string) error { return fmt.Errorf("%w: refused", ErrU
 func silent(ctx context.Context, _ string) error {
 	<-ctx.Done()
 	return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+}
+
+// forget puts an empty store behind, as a server has that came back without its
+// data.
+func (s *scripted) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Store = NewMemory(time.Now)
+}
+
+func (s *scripted) current() Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store
 }
