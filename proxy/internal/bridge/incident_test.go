@@ -172,7 +172,7 @@ func lostAttempt(d session.Detail) session.AttemptView {
 	return session.AttemptView{}
 }
 
-func TestB17_TheIncidentAndAClientThatResendsAll(t *testing.T) {
+func TestB17_Scenario21_TheIncidentAndAClientThatResendsAll(t *testing.T) {
 	for _, l := range everyLoss() {
 		t.Run(l.name, func(t *testing.T) {
 			i := newIncident(t, l)
@@ -184,6 +184,9 @@ func TestB17_TheIncidentAndAClientThatResendsAll(t *testing.T) {
 					t.Fatalf("the first turn: %d %s %s", out.status, out.body, out.names())
 				}
 				i.quarantine(i.talk.header, l.cause)
+				if d := i.detail(i.talk.header); d.Strikes != 0 { // it proves more than a strike
+					t.Fatalf("%d strikes", d.Strikes)
+				}
 				i.dispatches(2)
 				out = i.talk.send() // the same again
 			}
@@ -211,7 +214,7 @@ func TestB17_TheIncidentAndAClientThatResendsAll(t *testing.T) {
 	}
 }
 
-func TestB25_TheIncidentAndAClientThatSendsDeltas(t *testing.T) {
+func TestB25_Scenarios19_84_85_TheIncidentAndAClientThatSendsDeltas(t *testing.T) {
 	for _, l := range denials() {
 		t.Run(l.name, func(t *testing.T) {
 			i := newIncident(t, l)

@@ -13,7 +13,7 @@ import (
 
 // Scenario 49 is this test without the verdict: with AnchorWedges taken out of
 // the table of verdicts, the second turn wedges like the first, and for ever.
-func TestScenario48_AWedgedAnchorIsNotUsedAgain(t *testing.T) {
+func TestScenarios48_49_AWedgedAnchorIsNotUsedAgain(t *testing.T) {
 	for _, l := range wedges() {
 		t.Run(l.name, func(t *testing.T) {
 			i := newIncident(t, l)

@@ -37,7 +37,7 @@ func (r *reply) calls() []string {
 	return out
 }
 
-func TestB33_ACallIsHandedOutOnceWhenATurnBreaks(t *testing.T) {
+func TestB33_Scenarios60_88_ACallIsHandedOutOnceWhenATurnBreaks(t *testing.T) {
 	for name, call := range map[string]upstream.ToolCall{
 		"shell":       {Name: "shell", Arguments: `{"command":["rm","x"],"timeout_ms":1000}`},
 		"apply_patch": {Name: "apply_patch", Arguments: "*** Begin Patch", Custom: true}, // Scenario 88
@@ -77,6 +77,9 @@ func TestB33_ACallIsHandedOutOnceWhenATurnBreaks(t *testing.T) {
 				if out := c.say("once more"); !out.done() || len(out.calls()) != 1 {
 					t.Fatalf("next turn: %d %s %s", out.status, out.body, out.names())
 				}
+				if d := r.dispatches(4)[3]; provider == bundle.ProviderChatGPT && d.Anchor != ds[0].ResponseID {
+					t.Fatalf("the anchor moved to %q", d.Anchor)
+				}
 			})
 		}
 	}
@@ -107,7 +110,7 @@ func TestB35_WhatMayHaveRunIsNotSentAgain(t *testing.T) {
 			"reset": {Action: upstream.ActReset}, "end": {Action: upstream.ActFin}, "close 1011": {Action: upstream.ActWSClose}, "close 1006": {Action: upstream.ActWSClose, CloseCode: 1012},
 		} {
 			t.Run(name+" over "+transport, func(t *testing.T) {
-				r := newRig(t, rigOptions{accounts: 2, script: upstream.Script{Rules: []upstream.Rule{{Match: upstream.Match{InputContains: "twice"}, Fault: &f}}}})
+				r := newRig(t, rigOptions{accounts: 2, script: upstream.Script{Rules: []upstream.Rule{{Match: upstream.Match{InputContains: "twice"}, Repeat: 3, Fault: &f}}}})
 				r.served(r.do(call{header: header, body: hello})) // so that the connection is a used one
 				out := r.do(call{header: header, body: strings.Replace(hello, "hello", "not twice", 1)})
 				r.refused(out, http.StatusBadGateway, "stream_incomplete", out.reason())
@@ -160,8 +163,8 @@ func (r *rig) reopen() {
 	r.bridge = New(Options{Logger: r.bridge.log, Accounts: r.accounts, Metrics: r.metrics, Hold: r.bridge.hold})
 }
 
-// Scenario 39, and the other half of B37.
-func TestB37_AnIdleCloseIsNoStrike(t *testing.T) {
+// The other half of B37: what ends between turns is nobody's failure.
+func TestB37_Scenario39_AnIdleCloseIsNoStrike(t *testing.T) {
 	for name, f := range map[string]upstream.Fault{
 		"1000": {Action: upstream.ActWSClose, CloseCode: 1000}, "1001": {Action: upstream.ActWSClose, CloseCode: 1001}, "1011": {Action: upstream.ActWSClose},
 		"reset": {Action: upstream.ActReset}, "end": {Action: upstream.ActFin}, "garbage": {Action: upstream.ActGarbage},
@@ -208,6 +211,7 @@ func TestScenario22_OneReplayATurn(t *testing.T) {
 		"missing output":    {Action: upstream.ActErrorFrame, Status: 400, Type: "invalid_request_error", Param: "input", Message: "No tool output found for function call call_1."},
 		"cut":               {Action: upstream.ActReset},
 		"cut after created": {At: upstream.AtAfterCreated, Action: upstream.ActReset},
+		"connection limit":  {Action: upstream.ActErrorFrame, Status: 400, Code: "websocket_connection_limit_reached"},
 		"server error":      {Action: upstream.ActErrorFrame, Status: 500, Code: "server_error"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +219,7 @@ func TestScenario22_OneReplayATurn(t *testing.T) {
 			c := r.conversation(thread("s22")...)
 			first := c.say("go")
 			r.rules(talk, upstream.Rule{Match: upstream.Match{Anchored: yes()}, Fault: &upstream.Fault{Action: upstream.ActErrorFrame, Status: 400, Code: "previous_response_not_found"}},
-				upstream.Rule{Fault: &second})
+				upstream.Rule{Repeat: 5, Fault: &second})
 			out := c.send(first.results("ok")...)
 			if out.done() || terminals(out) > 1 {
 				t.Fatalf("%d %s %s", out.status, out.body, out.names())

@@ -32,7 +32,9 @@ func (r *rig) running(c call, event string, n int) (wait func() *reply) {
 	go func() { done <- r.do(c) }()
 	if event != "" {
 		<-seen
-	} else if err := r.up.Ledger().Wait(ctx, func(ds []upstream.Dispatch) bool { return len(ds) >= n && ds[n-1].Outcome == upstream.OutcomeRunning }); err != nil {
+	} else if err := r.up.Ledger().Wait(ctx, func(ds []upstream.Dispatch) bool {
+		return len(ds) >= n && (n == 0 || ds[n-1].Outcome == upstream.OutcomeRunning)
+	}); err != nil {
 		r.t.Fatal(err)
 	}
 	return func() *reply { return <-done }

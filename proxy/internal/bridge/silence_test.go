@@ -49,7 +49,7 @@ func TestB07_SilenceInMidStreamEnds(t *testing.T) {
 
 // Scenarios 61, 63 and 64: the turn moves once, unchanged, and its new attempt
 // has its whole time.
-func TestScenario63_AFreshTurnMovesToAnotherAccount(t *testing.T) {
+func TestScenarios61_63_AFreshTurnMovesToAnotherAccount(t *testing.T) {
 	t.Parallel()
 	d := brief
 	d.FirstEventSeconds = 2
@@ -69,6 +69,22 @@ func TestScenario63_AFreshTurnMovesToAnotherAccount(t *testing.T) {
 		t.Fatalf("%+v", d2)
 	}
 	r.unpunished()
+}
+
+// The account that fell silent is out for this turn, even if it is the next in
+// line again.
+func TestScenario64_TheStuckAccountIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{provider: bundle.ProviderChatGPT, accounts: 2, deadlines: brief, script: upstream.Script{Rules: []upstream.Rule{
+		{Match: upstream.Match{InputContains: "stuck", Nth: 1}, Fault: &upstream.Fault{Action: upstream.ActMute}}}}})
+	stuck := r.running(call{header: thread("s64"), body: strings.Replace(hello, "hello", "stuck", 1)}, "", 0)
+	until(t, "it is stuck", func() bool { return len(r.seen()) == 1 })
+	r.served(r.do(call{header: thread("other"), body: hello})) // takes the other account's place in the line
+	r.served(stuck())
+	ds := r.dispatches(3)
+	if ds[0].Account == ds[2].Account || ds[1].Account == ds[0].Account || ds[0].BodyDigest != ds[2].BodyDigest {
+		t.Fatalf("%+v", r.seen())
+	}
 }
 
 func TestScenario63_ItMovesOnlyOnce(t *testing.T) {
