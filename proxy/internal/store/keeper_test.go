@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,7 +20,15 @@ type keeperTest struct {
 	store *scripted
 	// boot is the keeper's clock: that of the bubble, and the time it was suspended.
 	suspended atomic.Int64 // nanoseconds
+	mu        sync.Mutex   // guards lost
 	lost      map[Key]error
+}
+
+// causes is a copy of lost.
+func (k *keeperTest) causes() map[Key]error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.lost)
 }
 
 func keep(t *testing.T, test func(t *testing.T, k *keeperTest)) {
@@ -29,6 +39,8 @@ func keep(t *testing.T, test func(t *testing.T, k *keeperTest)) {
 		k.Keeper = NewKeeper(k.store, KeeperOptions{
 			Now: func() time.Duration { return time.Since(begun) + time.Duration(k.suspended.Load()) },
 			Lost: func(h Held, cause error) {
+				k.mu.Lock()
+				defer k.mu.Unlock()
 				if k.lost[h.Key] != nil {
 					t.Errorf("%s was lost twice", h.Key)
 				}
@@ -85,8 +97,8 @@ func TestScenario94_ALeaseEndsWhenTheStoreIsAwayTooLong(t *testing.T) {
 				k.store.script(down, nil)
 				<-time.After(lease - 5*time.Second - time.Millisecond)
 				synctest.Wait()
-				if !l.Valid() || len(k.lost) != 0 {
-					t.Fatalf("over too early: %v", k.lost)
+				if !l.Valid() || len(k.causes()) != 0 {
+					t.Fatalf("over too early: %v", k.causes())
 				}
 				if tries := len(k.store.calls()); tries < 10 || tries > 25 {
 					t.Fatalf("%d renewals", tries)
@@ -98,8 +110,8 @@ func TestScenario94_ALeaseEndsWhenTheStoreIsAwayTooLong(t *testing.T) {
 				}
 				<-time.After(3 * time.Second)
 				synctest.Wait()
-				if !errors.Is(k.lost["a"], ErrLapsed) || k.Len() != 0 {
-					t.Fatalf("lost: %v, held %d", k.lost, k.Len())
+				if !errors.Is(k.causes()["a"], ErrLapsed) || k.Len() != 0 {
+					t.Fatalf("lost: %v, held %d", k.causes(), k.Len())
 				}
 				k.store.calls()
 				k.store.script(nil, nil)
@@ -125,8 +137,8 @@ func TestALeaseSurvivesAnOutageThatIsShorter(t *testing.T) {
 		k.store.script(nil, nil)
 		<-time.After(4 * time.Second)
 		synctest.Wait()
-		if !l.Valid() || len(k.lost) != 0 {
-			t.Fatalf("lost: %v", k.lost)
+		if !l.Valid() || len(k.causes()) != 0 {
+			t.Fatalf("lost: %v", k.causes())
 		}
 	})
 }
@@ -167,8 +179,8 @@ func TestB31_AProcessThatWasStoppedHasLostItsKeys(t *testing.T) {
 		}
 		<-time.After(6 * time.Second)
 		synctest.Wait()
-		if !errors.Is(k.lost["a"], ErrLapsed) || len(k.store.calls()) != 0 {
-			t.Fatalf("lost %v", k.lost)
+		if !errors.Is(k.causes()["a"], ErrLapsed) || len(k.store.calls()) != 0 {
+			t.Fatalf("lost %v", k.causes())
 		}
 	})
 }
@@ -182,15 +194,15 @@ func TestAFencedKeyIsLostAtOnceAndTheOthersStay(t *testing.T) {
 		<-time.After(11 * time.Second)
 		synctest.Wait()
 		var f *Fenced
-		if !errors.As(k.lost["a"], &f) || f.Current.Holder != podAAgain || a.Valid() || !b.Valid() || k.Len() != 1 {
-			t.Fatalf("lost %v", k.lost)
+		if !errors.As(k.causes()["a"], &f) || f.Current.Holder != podAAgain || a.Valid() || !b.Valid() || k.Len() != 1 {
+			t.Fatalf("lost %v", k.causes())
 		}
 		// A server that came back without its data knows nobody.
 		k.store.forget()
 		<-time.After(10 * time.Second)
 		synctest.Wait()
-		if !errors.As(k.lost["b"], &f) || f.Current.Holder != (Holder{}) || b.Valid() {
-			t.Fatalf("lost %v", k.lost)
+		if !errors.As(k.causes()["b"], &f) || f.Current.Holder != (Holder{}) || b.Valid() {
+			t.Fatalf("lost %v", k.causes())
 		}
 	})
 }
@@ -220,8 +232,8 @@ func TestALeaseThatWasLetGoIsNotRenewed(t *testing.T) {
 		gone.Let()
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if len(k.lost) != 0 {
-			t.Fatalf("told of %v", k.lost)
+		if len(k.causes()) != 0 {
+			t.Fatalf("told of %v", k.causes())
 		}
 	})
 }
@@ -278,8 +290,8 @@ func TestAPartOfTheStoreThatIsAwayDoesNotTakeTheOthers(t *testing.T) {
 		}
 		<-time.After(2 * time.Minute)
 		synctest.Wait()
-		if len(k.lost) != 600 || k.Len() != 600 || slices.ContainsFunc(good, func(l *Lease) bool { return !l.Valid() }) {
-			t.Fatalf("%d lost, %d held", len(k.lost), k.Len())
+		if len(k.causes()) != 600 || k.Len() != 600 || slices.ContainsFunc(good, func(l *Lease) bool { return !l.Valid() }) {
+			t.Fatalf("%d lost, %d held", len(k.causes()), k.Len())
 		}
 	})
 }
