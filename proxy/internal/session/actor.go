@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -250,22 +251,23 @@ func (a *actor) submit(t *Turn) {
 	a.admitAll()
 }
 
-// admitAll admits the turns that wait for the record, as far as it is known.
+// admitAll admits the turns that wait for the record, as far as it is known. One
+// that needs none does not wait for one that does.
 func (a *actor) admitAll() {
-	for len(a.arriving) > 0 {
-		f := a.arriving[0]
-		switch a.known(f) {
-		case recordAwaited:
-			return
-		case recordUnknown:
-			a.arriving = a.arriving[1:]
+	for i := 0; i < len(a.arriving); {
+		f := a.arriving[i]
+		state := a.known(f)
+		if state == recordAwaited {
+			i++
+			continue
+		}
+		a.arriving = slices.Delete(a.arriving, i, i+1)
+		if state == recordUnknown {
 			a.refuse(f, a.unknownRecord())
-		case recordKnown:
-			a.arriving = a.arriving[1:]
+		} else {
 			a.admit(f)
 		}
 	}
-	a.arriving = nil
 }
 
 // refuse ends a turn that was never admitted.
