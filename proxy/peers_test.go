@@ -325,6 +325,60 @@ func TestClientGoneEndsAForwardedTurn(t *testing.T) {
 	}
 }
 
+// A replica that stops finishes the turns it took for others, and takes no more.
+func TestScenario108_TheOwnerStopsWhileItServesForAnother(t *testing.T) {
+	r := newTrio(t, upstream.Script{Rules: []upstream.Rule{{Match: upstream.Match{InputContains: "slow"},
+		Respond: &upstream.Respond{Text: "one two three four five six seven eight", EventDelay: upstream.Duration(100 * time.Millisecond)}}}})
+	var c talk
+	r.must(0, "thread", &c, "one")
+	owner := r.owner()
+	other, third := (owner+1)%3, (owner+2)%3
+	slow := c.next("slow")
+	c.items = c.items[:len(c.items)-1] // the answer is not awaited
+	type result struct {
+		status int
+		answer string
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		status, answer, err := r.turn(t.Context(), other, "thread", slow)
+		done <- result{status, answer, err}
+	}()
+	for len(r.up.Ledger().Dispatches()) < 2 {
+		runtime.Gosched()
+	}
+	r.all[owner].stop()
+	r.all[owner].awaitUnready(t)
+	r.must(third, "thread", &c, "two")
+	got := <-done
+	if got.err != nil || got.status != http.StatusOK || strings.Count(got.answer, "event: response.completed\n") != 1 ||
+		strings.Contains(got.answer, "response.failed") {
+		t.Errorf("%d %.300q %v", got.status, got.answer, got.err)
+	}
+	if err := <-r.all[owner].ended; err != nil {
+		t.Error(err)
+	}
+	r.all[owner].ended <- nil
+	if n := len(r.up.Ledger().Dispatches()); n != 3 || len(r.up.Ledger().Duplicates()) > 0 {
+		t.Errorf("%d dispatches for 3 turns", n)
+	}
+}
+
+// Without Kubernetes, or with an operator of before, there is no port for peers.
+func TestAProxyAloneOpensNoPortForPeers(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"no pod":             {},
+		"no address":         {"POD_NAME": "chat-blue-0", "POD_NAMESPACE": "default", "POD_UID": "1", "PEER_SERVICE": "chat-blue"},
+		"no service account": {"POD_NAME": "chat-blue-0", "POD_NAMESPACE": "default", "POD_UID": "1", "PEER_SERVICE": "chat-blue", "POD_IP": "127.0.0.1"},
+	} {
+		p, err := openPeers(t.Context(), Options{PeerListen: "127.0.0.1:0", Getenv: func(n string) string { return env[n] }})
+		if p != nil || err != nil {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+	}
+}
+
 func TestAPortForPeersThatCannotBeOpened(t *testing.T) {
 	taken := launch(t, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60}, nil)
 	err := Run(t.Context(), Options{ConfigDir: taken.dir, Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0",
