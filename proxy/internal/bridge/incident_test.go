@@ -62,8 +62,6 @@ func denials() []lost {
 		"failed, only type": {Action: upstream.ActFailed, Body: `{"type":"previous_response_not_found"}`},
 		"failed, terse":     {Action: upstream.ActFailed, Body: `{"type":"invalid_request_error","code":null,"message":"` + terse + `","param":null}`},
 		"failed, no dot":    {Action: upstream.ActFailed, Body: `{"code":"invalid_request_error","message":"` + undotted + `"}`},
-		"error then close": {Action: upstream.ActErrorFrame, Status: 400, Code: "previous_response_not_found", Type: "invalid_request_error",
-			Message: notFound, CloseCode: 1000},
 	} {
 		faults[name] = f
 	}
@@ -210,6 +208,32 @@ func TestB17_Scenario21_TheIncidentAndAClientThatResendsAll(t *testing.T) {
 			if l.verdict == "denied" {
 				i.noDuplicates()
 			}
+		})
+	}
+}
+
+// An upstream that closes the socket behind its denial may do so before or after
+// the whole has been sent on it.
+func TestB17_ADenialBehindWhichTheSocketCloses(t *testing.T) {
+	for _, code := range []int{1000, 1011} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			i := newIncident(t, lost{verdict: "denied", rule: upstream.Rule{Fault: &upstream.Fault{Action: upstream.ActErrorFrame, Status: 400,
+				Code: "previous_response_not_found", CloseCode: code}}})
+			i.watched(func() {})
+			out := i.talk.send(i.calls...)
+			if !out.done() {
+				i.refused(out, http.StatusBadGateway, "stream_incomplete", "abrupt")
+				out = i.talk.send()
+			}
+			i.served(out)
+			ds := i.up.Ledger().Dispatches()
+			if len(ds) > 4 || ds[1].Anchor != i.gone {
+				t.Fatalf("%+v", i.seen())
+			}
+			for _, d := range ds[2:] {
+				intact(t, d, i.talk.before(out))
+			}
+			i.healed(len(ds) + 1)
 		})
 	}
 }
