@@ -1,0 +1,136 @@
+package session
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
+)
+
+// calamities happen to replicas, the store and the accounts until all is healed.
+func (s *sim) calamities() {
+	if s.healed {
+		return
+	}
+	s.later(s.upTo(2*s.plan.calamity), nil, "calamity", func() {
+		if !s.healed {
+			s.calamity()
+		}
+		s.calamities()
+	})
+}
+
+func (s *sim) calamity() {
+	p := s.pods[s.rng.IntN(len(s.pods))].proc
+	if p.dead {
+		return // it is about to come back
+	}
+	switch n := s.rng.IntN(12); {
+	case n < 2:
+		p.crash()
+	case n < 5 && !p.paused:
+		p.pause(time.Second + s.upTo(2*time.Minute))
+	case n < 7 && !p.cut:
+		p.cutOff(time.Second + s.upTo(2*time.Minute))
+	case n == 7:
+		s.counts["wipes"]++
+		s.log("the store loses everything")
+		s.shared.wipe()
+	case n == 8 && !p.draining:
+		p.drain(5*time.Second + s.upTo(time.Minute))
+	case n == 9:
+		token := fmt.Sprintf("reset %d", s.steps)
+		for _, pod := range s.pods {
+			s.soon(pod.proc, pod.proc.name+" resets circuits", func() { pod.proc.registry.ResetCircuits(token) })
+		}
+	default:
+		s.log("accounts forget")
+		s.up.forget()
+	}
+}
+
+// heal ends everything that goes wrong. What is broken already stays so.
+func (s *sim) heal() {
+	s.log("all faults stop")
+	s.healed = true
+	s.plan.storeFaults, s.plan.vanish, s.plan.forks, s.plan.roam, s.plan.haste = 0, 0, 0, 0, 0
+	s.plan.writeDelay = 10 * time.Millisecond
+	for _, pod := range s.pods {
+		pod.proc.cut, pod.proc.failing = false, false
+		if pod.proc.paused {
+			pod.proc.resume()
+		}
+	}
+}
+
+// Limits of how long clients may wait when nothing is wrong any more: the longest
+// cool-down of a circuit, that of an account, a lease of a replica that is gone, an
+// unknown outcome, and the deadlines of attempts: six idle limits of a stream whose
+// connection answers pings.
+const (
+	patienceAfter = 2 * time.Hour
+	patienceSteps = 200_000
+)
+
+// simWatch follows one conversation after all faults have stopped.
+type simWatch struct {
+	served, failed, waited int
+	idle                   bool
+}
+
+// pausing says whether the conversation has shown what it was asked for.
+func (w *simWatch) pausing(t *simTalk) bool {
+	w.idle = w.served >= 3
+	return w.idle
+}
+
+// saw judges a turn that began after the last fault: the first that meets what is
+// broken may fail, as the one that finds out, those that follow are served at once.
+// That is the second one where the first went without a store that had just come
+// back. To be told to wait is no failure, if the time is named.
+func (w *simWatch) saw(t *simTalk, a *simAsk) {
+	s := t.sim
+	if !a.healed {
+		return
+	}
+	if a.failure == nil && a.done == "completed" {
+		w.served++
+		if w.served == 3 {
+			t.mustBuild(a)
+		}
+		return
+	}
+	why := a.done
+	if a.failure != nil {
+		why = a.failure.Error()
+	}
+	if f := a.failure; f != nil && f.RetryAfter > 0 && len(a.runs) == 0 {
+		w.waited++
+		s.must((w.served == 0 || f.Code == failure.Draining) && w.waited < 16, "waiting ends", "%s: %s", a.id, why)
+		return
+	}
+	if last := s.up.responses[t.prev]; !a.whole && last != nil && (a.prev != "" && last.forgotten || last.http && !last.stored) {
+		return // the client built on what the upstream does not know
+	}
+	w.failed++
+	limit := 1
+	if t.style == styleAnchor || t.style == styleOutputs {
+		limit = 2 // a delta finds out, and is told to start from the whole
+	}
+	s.must(w.served < 2 && w.failed <= limit, "a client is served within one turn after the cause is gone", "%s failed as number %d after %d served: %s",
+		a.id, w.failed, w.served, why)
+}
+
+// mustBuild: in a quiet world a conversation builds on what its session knows.
+func (t *simTalk) mustBuild(a *simAsk) {
+	s := t.sim
+	if t.style == styleAnchor || t.style == styleOutputs || t.known == 0 || a.recall || len(a.runs) == 0 {
+		return
+	}
+	r := a.runs[len(a.runs)-1]
+	last := s.up.responses[t.prev]
+	if last == nil || last.account != r.conn.account || r.conn.http || last.http || s.plan.maxSessions > 0 {
+		return
+	}
+	s.must(r.anchor == t.prev, "a conversation in a quiet world builds on its last response", "%s went with %q instead of %s", a.id, r.anchor, t.prev)
+}

@@ -1,0 +1,281 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/affinity"
+	"github.com/causeway-dev/causeway/proxy/internal/store"
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
+)
+
+// simActorCheck is what is remembered of an actor to judge its next step.
+type simActorCheck struct {
+	// dead and suspect are anchors that this actor has heard of, judged apart from
+	// its own record.
+	dead, suspect map[string]bool
+	sends         map[*flight]int
+	onTheWay      int // turns handed over and overtaken
+	lastDenied    string
+	reset         time.Time // when a user closed the circuit: what was sent before does not count
+}
+
+func newSimActorCheck() simActorCheck {
+	return simActorCheck{dead: map[string]bool{}, suspect: map[string]bool{}, sends: map[*flight]int{}}
+}
+
+// simBefore is the state before a step.
+type simBefore struct {
+	record Record
+	epoch  int64
+	owned  bool
+}
+
+func (sa *simActor) before() simBefore {
+	sa.proc.watch.rows, sa.proc.watch.strikes = nil, 0
+	return simBefore{sa.record, sa.own.held.Epoch, sa.own.valid()}
+}
+
+// after judges a step.
+func (sa *simActor) after(b simBefore) {
+	if sa.record.Health.Reset != b.record.Health.Reset {
+		sa.check.reset = sa.sim.now
+	}
+	if sa.own.held.Epoch != b.epoch && sa.own.held.Epoch != 0 {
+		sa.tookOver()
+	} else if sa.own.held.Epoch == 0 && b.epoch != 0 && sa.record.Anchor == nil {
+		sa.check.dead, sa.check.suspect = map[string]bool{}, map[string]bool{}
+	} else {
+		sa.checkRecord(b)
+	}
+	sa.checkVerdicts(b)
+	sa.checkSends()
+	sa.checkGate()
+	sa.checkTurns()
+	for _, talk := range sa.sim.talks {
+		for _, ask := range talk.asks {
+			if ask.proc == sa.proc {
+				ask.offer()
+			}
+		}
+	}
+}
+
+// checkRecord: what is known of an anchor only gets worse, and only an owner has
+// a new one.
+func (sa *simActor) checkRecord(b simBefore) {
+	s, was, is := sa.sim, b.record.Anchor, sa.record.Anchor
+	if was != nil && is != nil && was.ResponseID == is.ResponseID {
+		s.must(is.Status >= was.Status, "no anchor gets better", "%s: %s", sa.name, is.ResponseID)
+		return
+	}
+	if is == nil {
+		return
+	}
+	s.must(is.Status == AnchorGood, "a new anchor is good", "%s: %s is %s", sa.name, is.ResponseID, is.Status)
+	s.must(!sa.own.kept || sa.own.valid(), "only an owner publishes an anchor", "%s: %s", sa.name, is.ResponseID)
+	p := s.up.responses[is.ResponseID]
+	s.must(p != nil && p.account == is.Account, "an anchor is a response of its account", "%s: %s", sa.name, is.ResponseID)
+	s.must(sa.record.Version > b.record.Version, "versions rise", "%s: %d after %d", sa.name, sa.record.Version, b.record.Version)
+}
+
+// checkVerdicts: one verdict for each attempt, and a strike only for one without
+// any sign of life.
+func (sa *simActor) checkVerdicts(b simBefore) {
+	s, rows := sa.sim, len(sa.proc.watch.rows)
+	strikes := 0
+	for _, p := range sa.history.attempts[max(0, len(sa.history.attempts)-rows):] {
+		name := p.turn + "/" + string(rune('0'+p.attempt)) + " " + sa.name
+		s.must(!s.judged[name], "one verdict for each attempt", "%s", name)
+		s.judged[name] = true
+		s.log("    verdict on %s: %s, strike %q, recovery %q, %v", name, p.verdict.Row, p.verdict.Strike, p.recovery, factWords(p.facts))
+		if p.verdict.Strike != StrikeNone {
+			strikes++
+			s.must(simLifeless(p.facts), "no strike after a sign of life", "%s: %v", name, factWords(p.facts))
+		}
+		sa.learn(p)
+	}
+	s.counts["strikes"] += sa.proc.watch.strikes
+	s.must(sa.proc.watch.strikes <= strikes, "one strike for each attempt", "%s: %d strikes", sa.name, sa.proc.watch.strikes)
+	more := sa.record.Health.Strikes - b.record.Health.Strikes
+	if sa.own.held.Epoch == b.epoch {
+		s.must(more <= strikes, "one strike for each attempt", "%s: %d more strikes after %d verdicts", sa.name, more, rows)
+	}
+	s.must(sa.own.kept || sa.record.Health.Strikes == 0, "no strikes on a soft key", "%s", sa.name)
+}
+
+// simLifeless reads facts apart from the verdict table: sent, and nothing heard.
+func simLifeless(facts []Fact) bool {
+	dispatched := false
+	for _, f := range facts {
+		switch f.Kind {
+		case FactDispatched:
+			dispatched = true
+		case FactCreated, FactProgress, FactDelivered, FactCompleted, FactIncomplete, FactClientGone, FactLocal, FactNotSent:
+			return false
+		default:
+		}
+	}
+	return dispatched
+}
+
+// learn notes what an attempt proves of its anchor, apart from the verdict table.
+func (sa *simActor) learn(p past) {
+	c, anchor := &sa.check, p.plan.Anchor
+	if anchor == "" || len(p.facts) == 0 {
+		return
+	}
+	life, created := false, false
+	for _, f := range p.facts {
+		life = life || f.Kind == FactProgress
+		created = created || f.Kind == FactCreated
+	}
+	last, injected := p.facts[len(p.facts)-1], p.plan.Provenance == Injected
+	switch last.Kind {
+	case FactFault:
+		if last.Fault.Denial() {
+			c.dead[anchor], c.lastDenied = true, anchor
+		}
+	case FactFirstEventTimeout:
+		counts := sa.sim.asks[p.turn].lastSent().After(c.reset)
+		c.suspect[anchor] = c.suspect[anchor] || injected && p.plan.Whole && !life && !created && counts
+	case FactIdleTimeout:
+		c.suspect[anchor] = c.suspect[anchor] || injected && life && !created
+	case FactEnded:
+		broke := last.End.Cause == upstream.CauseAbrupt || last.End.Cause == upstream.CauseClean
+		c.suspect[anchor] = c.suspect[anchor] || injected && life && !created && broke
+	default:
+	}
+}
+
+// checkSends looks at what an actor has sent in this step.
+func (sa *simActor) checkSends() {
+	s := sa.sim
+	for _, f := range sa.flights {
+		if f.dispatches == sa.check.sends[f] {
+			continue
+		}
+		sa.check.sends[f] = f.dispatches
+		ask := s.asks[f.turn.ID]
+		ask.sent = append(ask.sent, s.now)
+		p, where := f.plan, sa.name+" sends "+f.name()
+		s.log("    %s: %s, anchor %q %s, from %d, whole %t, probe %t", where, p.Class, p.Anchor, p.Provenance, p.From, p.Whole, f.probe)
+		s.must(f.lease != nil && f.lease.Account().Name == f.link.account, "a turn runs on the account that it holds", "%s", where)
+		s.must(!f.gone, "nothing is sent for a client that is gone", "%s", where)
+		if p.Provenance == Injected {
+			sa.checkInjected(p, f, where)
+		}
+		if p.Provenance == ClientSupplied {
+			s.must(p.Anchor != sa.check.lastDenied, "no denied anchor is sent", "%s", where)
+		}
+		if p.Anchor == "" && !p.Whole && f.turn.Facts.PreviousResponseID == "" && sa.key.Kind.Hard() {
+			s.must(sa.record.Anchor == nil && (!sa.own.kept || sa.own.valid()), "no delta without its anchor", "%s", where)
+		}
+		if f.dispatches == 1 && sa.own.kept && !f.probe {
+			s.must(!simRefuses(sa.record.Health, s.now), "a circuit that is not closed lets only a probe through", "%s: %+v", where, sa.record.Health)
+		}
+	}
+	probes := 0
+	for _, f := range sa.flights {
+		if f.probe {
+			probes++
+		}
+	}
+	s.must(probes <= 1, "one probe at a time", "%s: %d", sa.name, probes)
+}
+
+// checkInjected judges an anchor that the proxy put in.
+func (sa *simActor) checkInjected(p Plan, f *flight, where string) {
+	s, a := sa.sim, sa.record.Anchor
+	s.must(a.is(p.Anchor), "only the newest anchor is injected", "%s", where)
+	s.must(!sa.own.kept || sa.own.valid(), "only an owner injects an anchor", "%s", where)
+	s.must(a.Status != AnchorDead && !sa.check.dead[p.Anchor], "no dead anchor is sent", "%s", where)
+	if p.Whole {
+		s.must(a.Status == AnchorGood && !sa.check.suspect[p.Anchor], "no suspect anchor on a whole payload", "%s", where)
+		s.must(p.Class == affinity.ClassFullProved && p.From > 0, "a whole payload is trimmed to what is new", "%s", where)
+	}
+}
+
+// simRefuses derives the circuit apart from Health: 60 s after the second strike,
+// doubled with each up to 600 s, 30 s at most after a clean close.
+func simRefuses(h Health, now time.Time) bool {
+	if h.Strikes < 2 || now.Sub(h.StruckAt) > time.Hour {
+		return false
+	}
+	if p := h.Probe; p != nil && p.Created && now.Before(p.Until) {
+		return false
+	}
+	return true
+}
+
+// checkGate: the gate belongs to a turn that waits for its response, and a turn
+// that waits for a write is remembered by its connection.
+func (sa *simActor) checkGate() {
+	s := sa.sim
+	links := append([]*link(nil), sa.leaving...)
+	if sa.link != nil {
+		links = append(links, sa.link)
+	}
+	for _, l := range links {
+		s.must(!l.ended, "a closed connection is forgotten", "%s", sa.name)
+		s.must(l.uncreated == nil || slices.Contains(l.live, l.uncreated), "the gate is not leaked", "%s", sa.name)
+		for _, f := range l.live {
+			s.must(f.stage != stageSettled && f.link == l && slices.Contains(sa.flights, f), "a connection carries live turns only", "%s: %s", sa.name, f.name())
+		}
+		s.must(len(l.live) < 2 || l.tagged, "responses share a connection only if events name them", "%s", sa.name)
+	}
+	for _, f := range sa.flights {
+		if f.stage == stageSending || f.stage == stageSent {
+			s.must(slices.Contains(f.link.live, f), "a sent turn is on its connection", "%s: %s", sa.name, f.name())
+		}
+	}
+}
+
+// checkTurns: the registry counts the turns of an actor that are not settled.
+func (sa *simActor) checkTurns() {
+	s := sa.sim
+	e := sa.registry.sessions[sa.key]
+	if e == nil || e.actor != sa.actor {
+		s.must(len(sa.flights) == 0 && len(sa.arriving) == 0, "an evicted session has no turn", "%s", sa.name)
+		return
+	}
+	waiting := sa.check.onTheWay
+	for _, m := range sa.mails {
+		if _, ok := m.(submitted); ok {
+			waiting++
+		}
+	}
+	s.must(e.turns == len(sa.flights)+len(sa.arriving)+waiting, "each turn settles once", "%s: %d counted, %d + %d + %d there",
+		sa.name, e.turns, len(sa.flights), len(sa.arriving), waiting)
+}
+
+// tookOver: what the store knew is known now, and no better than it was.
+func (sa *simActor) tookOver() {
+	sa.check.dead, sa.check.suspect = map[string]bool{}, map[string]bool{}
+	s, stored := sa.sim, sa.proc.claims[sa.own.held.Epoch]
+	if len(stored.Value) == 0 {
+		return
+	}
+	record, err := DecodeRecord(stored.Value, s.now)
+	s.must(err == nil, "records can be read", "%s: %v", sa.name, err)
+	is, was := sa.record.Anchor, record.Anchor
+	if was == nil {
+		return
+	}
+	s.must(is != nil, "a successor knows the anchor", "%s lost %s", sa.name, was.ResponseID)
+	s.must(is.ResponseID != was.ResponseID || is.Status >= was.Status, "no anchor gets better", "%s: %s", sa.name, was.ResponseID)
+	moved := was.Connection != 0 && !stored.Holder.Same(sa.proc.holder) && is.ResponseID == was.ResponseID
+	s.must(!moved || is.Status == AnchorDead, "an anchor of another process' socket is dead", "%s: %s is %s", sa.name, is.ResponseID, is.Status)
+}
+
+// gone: an actor that ends leaves nothing behind.
+func (sa *simActor) gone() {
+	for _, c := range sa.conns {
+		sa.sim.must(!c.open(), "connections end with their session", "%s", sa.name)
+	}
+}
+
+// saving: what is written is written by who holds the key.
+func (p *simProc) saving(h store.Held, value []byte) {
+	p.sim.must(h.Holder.Same(p.holder) && len(value) > 0, "only the owner writes", "%s saves for %s", p.name, h.Holder.Process)
+}
