@@ -111,12 +111,8 @@ const (
 // client that resends at once is planned against what is known now.
 func (a *actor) affectRecord(f *flight, v Verdict) {
 	before := a.record.Anchor
-	switch {
-	case v.Strike != StrikeNone && a.own.kept:
+	if v.Strike != StrikeNone {
 		a.strike(f, v.Strike)
-	case v.Strike == StrikeSilence && f.plan.Provenance == Injected && f.plan.Whole:
-		// Nothing counts against a soft key, but its anchor is not tried again.
-		a.apply(Event{Wedged: &Wedged{Anchor: f.plan.Anchor, Generation: f.link.generation}})
 	}
 	switch v.Anchor {
 	case AnchorDies:
@@ -138,8 +134,17 @@ func (a *actor) affectRecord(f *flight, v Verdict) {
 }
 
 func (a *actor) strike(f *flight, class StrikeClass) {
+	spared := f.plan.Provenance == Injected && f.plan.Whole
+	if !a.own.kept {
+		// Nothing counts against a soft key; but an anchor that was answered with
+		// silence is not tried again.
+		if spared && class == StrikeSilence {
+			a.apply(Event{Wedged: &Wedged{Anchor: f.plan.Anchor, Generation: f.link.generation}})
+		}
+		return
+	}
 	a.apply(Event{Struck: &Struck{Attempt: f.name(), Turn: f.turn.ID, Sequence: f.sequence, Class: class, Anchor: f.plan.Anchor,
-		Spared: f.plan.Provenance == Injected && f.plan.Whole, Policy: a.policy}})
+		Spared: spared, Policy: a.policy}})
 	a.services.Observer.Struck(class)
 	if f.probe {
 		a.probeEnded(f, "reopened")
