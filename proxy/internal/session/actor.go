@@ -40,7 +40,6 @@ type actor struct {
 	registry *Registry
 	services *Services
 	world    world
-	log      *slog.Logger
 
 	mail   chan any
 	frames chan inbound
@@ -118,7 +117,6 @@ type (
 func newActor(key affinity.Key, r *Registry) *actor {
 	a := &actor{
 		key: key, registry: r, services: &r.services, world: r.world,
-		log:  r.services.Log.With("session", key.Short(), "kind", key.Kind.String()),
 		mail: make(chan any, mailSize), frames: make(chan inbound, framesSize), done: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), idleSince: r.world.now(),
 	}
@@ -132,6 +130,12 @@ func newActor(key affinity.Key, r *Registry) *actor {
 // continuity. A lane for one turn never comes again.
 func kept(key affinity.Key) bool {
 	return key.Kind.Hard() && (!key.Kind.Lane() || key.Kind == affinity.KindModelParallel)
+}
+
+// log names the session. It is made when there is something to say: a logger of
+// its own would be a good part of an idle session.
+func (a *actor) log() *slog.Logger {
+	return a.services.Log.With("session", a.key.Short(), "kind", a.key.Kind.String())
 }
 
 func (a *actor) now() time.Time { return a.world.now() }

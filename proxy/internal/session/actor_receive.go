@@ -32,7 +32,7 @@ func (a *actor) receive(in inbound) {
 func (a *actor) stray(in inbound) {
 	if in.event.Kind != upstream.KindVendor && in.event.Kind != upstream.KindKeepalive {
 		a.services.Observer.Unmatched()
-		a.log.Debug("Dropped an event that belongs to no turn", "event", in.event.Type)
+		a.log().Debug("Dropped an event that belongs to no turn", "event", in.event.Type)
 	}
 	in.event.Release()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 )
 
 // maxHistory is how many attempts of a session are kept for a look at it.
@@ -12,16 +14,52 @@ const maxHistory = 8
 // history keeps the last attempts of a session.
 type history struct{ attempts []past }
 
-// past is an attempt after its verdict.
+// past is an attempt after its verdict. It is small: thousands of idle sessions
+// have some.
 type past struct {
-	turn     string
-	attempt  int
-	at       time.Time
-	account  string
-	plan     Plan
-	facts    []Fact
-	verdict  Verdict
+	turn       string
+	attempt    int
+	at         time.Time
+	account    string
+	class      affinity.Class
+	provenance Provenance
+	// facts are FactKinds, one byte each; said is what the last one says beyond its
+	// kind.
+	facts    string
+	said     string
+	row      string
+	strike   StrikeClass
 	recovery Recovery
+}
+
+// newPast keeps what is shown of an attempt.
+func newPast(f *flight, v Verdict, recovery Recovery, now time.Time) past {
+	p := past{turn: f.turn.ID, attempt: f.attempt, at: now, class: f.plan.Class, provenance: f.plan.Provenance,
+		row: v.Row, strike: v.Strike, recovery: recovery}
+	if f.lease != nil {
+		p.account = f.lease.Account().Name
+	}
+	kinds := make([]byte, len(f.facts))
+	for i, fact := range f.facts {
+		kinds[i] = byte(fact.Kind)
+	}
+	p.facts = string(kinds)
+	if n := len(f.facts); n > 0 && f.facts[n-1].String() != f.facts[n-1].Kind.String() {
+		p.said = f.facts[n-1].String()
+	}
+	return p
+}
+
+// words are the facts as they are shown.
+func (p past) words() []string {
+	words := make([]string, len(p.facts))
+	for i := range len(p.facts) {
+		words[i] = FactKind(p.facts[i]).String()
+	}
+	if p.said != "" {
+		words[len(words)-1] = p.said
+	}
+	return words
 }
 
 func (h *history) add(p past) {
@@ -34,36 +72,24 @@ func (h *history) add(p past) {
 
 // remember keeps an attempt and tells the log of its verdict: one event each.
 func (a *actor) remember(f *flight, v Verdict, recovery Recovery) {
-	account := ""
-	if f.lease != nil {
-		account = f.lease.Account().Name
-	}
-	p := past{turn: f.turn.ID, attempt: f.attempt, at: a.now(), account: account, plan: f.plan, facts: f.facts, verdict: v, recovery: recovery}
-	p.plan.Answers = nil
+	p := newPast(f, v, recovery, a.now())
 	a.history.add(p)
 	level := slog.LevelInfo
 	if v.Settles && recovery == RecoverNone {
 		level = slog.LevelDebug // what goes well is in the metrics
 	}
-	if !a.log.Enabled(context.Background(), level) {
+	log := a.log()
+	if !log.Enabled(context.Background(), level) {
 		return
 	}
 	state, _ := a.record.Health.Circuit(a.policy, p.at)
-	a.log.LogAttrs(context.Background(), level, "Attempt ended",
-		slog.String("turn", p.turn), slog.Int("attempt", p.attempt), slog.String("account", account),
+	log.LogAttrs(context.Background(), level, "Attempt ended",
+		slog.String("turn", p.turn), slog.Int("attempt", p.attempt), slog.String("account", p.account),
 		slog.String("verdict", v.Row), slog.String("strike", v.Strike.String()), slog.Int("strikes", a.record.Health.Strikes),
-		slog.String("circuit", state.String()), slog.String("class", p.plan.Class.String()),
-		slog.String("anchor", p.plan.Provenance.String()), slog.String("anchor_status", anchorWord(a.record)),
-		slog.Any("facts", factWords(p.facts)), slog.String("recovery", recovery.String()),
+		slog.String("circuit", state.String()), slog.String("class", p.class.String()),
+		slog.String("anchor", p.provenance.String()), slog.String("anchor_status", anchorWord(a.record)),
+		slog.Any("facts", p.words()), slog.String("recovery", recovery.String()),
 		slog.Duration("waited", f.sent.Sub(f.submitted)), slog.Duration("ran", p.at.Sub(f.sent)))
-}
-
-func factWords(facts []Fact) []string {
-	words := make([]string, len(facts))
-	for i, f := range facts {
-		words[i] = f.String()
-	}
-	return words
 }
 
 func anchorWord(r Record) string {
@@ -87,9 +113,9 @@ func (a *actor) detail() Detail {
 	}
 	for _, p := range a.history.attempts {
 		d.Attempts = append(d.Attempts, AttemptView{
-			Turn: p.turn, Attempt: p.attempt, At: p.at, Account: p.account, Class: p.plan.Class.String(),
-			Anchor: p.plan.Provenance.String(), Facts: factWords(p.facts), Verdict: p.verdict.Row,
-			Strike: p.verdict.Strike.String(), Recovery: p.recovery.String(),
+			Turn: p.turn, Attempt: p.attempt, At: p.at, Account: p.account, Class: p.class.String(),
+			Anchor: p.provenance.String(), Facts: p.words(), Verdict: p.row,
+			Strike: p.strike.String(), Recovery: p.recovery.String(),
 		})
 	}
 	return d

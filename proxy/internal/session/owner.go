@@ -147,7 +147,7 @@ func (a *actor) merged(before store.Entry) Record {
 	}
 	record, err := DecodeRecord(before.Value, a.now())
 	if err != nil {
-		a.log.Warn("The stored record cannot be read; the session starts anew", "error", err)
+		a.log().Warn("The stored record cannot be read; the session starts anew", "error", err)
 		return a.record
 	}
 	if !before.Holder.Same(a.services.Holder) {
@@ -250,7 +250,7 @@ func (a *actor) fenced(m fenced) {
 	if o.held != m.held {
 		return
 	}
-	a.log.Info("The key of this session belongs to another proxy now", "holder", m.current.Holder.Pod)
+	a.log().Info("The key of this session belongs to another proxy now", "holder", m.current.Holder.Pod)
 	a.services.Observer.Fenced()
 	if o.lease != nil {
 		o.lease.Let()
