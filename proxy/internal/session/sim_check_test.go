@@ -2,11 +2,11 @@ package session
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
-	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
 // simActorCheck is what is remembered of an actor to judge its next step.
@@ -15,13 +15,14 @@ type simActorCheck struct {
 	// its own record.
 	dead, suspect map[string]bool
 	sends         map[*flight]int
-	onTheWay      int // turns handed over and overtaken
+	plans         map[string]Plan // of the newest attempt of a turn
+	onTheWay      int             // turns handed over and overtaken
 	lastDenied    string
 	reset         time.Time // when a user closed the circuit: what was sent before does not count
 }
 
 func newSimActorCheck() simActorCheck {
-	return simActorCheck{dead: map[string]bool{}, suspect: map[string]bool{}, sends: map[*flight]int{}}
+	return simActorCheck{dead: map[string]bool{}, suspect: map[string]bool{}, sends: map[*flight]int{}, plans: map[string]Plan{}}
 }
 
 // simBefore is the state before a step.
@@ -88,10 +89,10 @@ func (sa *simActor) checkVerdicts(b simBefore) {
 		name := p.turn + "/" + string(rune('0'+p.attempt)) + " " + sa.name
 		s.must(!s.judged[name], "one verdict for each attempt", "%s", name)
 		s.judged[name] = true
-		s.log("    verdict on %s: %s, strike %q, recovery %q, %v", name, p.verdict.Row, p.verdict.Strike, p.recovery, factWords(p.facts))
-		if p.verdict.Strike != StrikeNone {
+		s.log("    verdict on %s: %s, strike %q, recovery %q, %v", name, p.row, p.strike, p.recovery, p.words())
+		if p.strike != StrikeNone {
 			strikes++
-			s.must(simLifeless(p.facts), "no strike after a sign of life", "%s: %v", name, factWords(p.facts))
+			s.must(simLifeless(p), "no strike after a sign of life", "%s: %v", name, p.words())
 		}
 		sa.learn(p)
 	}
@@ -105,45 +106,43 @@ func (sa *simActor) checkVerdicts(b simBefore) {
 }
 
 // simLifeless reads facts apart from the verdict table: sent, and nothing heard.
-func simLifeless(facts []Fact) bool {
-	dispatched := false
-	for _, f := range facts {
-		switch f.Kind {
-		case FactDispatched:
-			dispatched = true
-		case FactCreated, FactProgress, FactDelivered, FactCompleted, FactIncomplete, FactClientGone, FactLocal, FactNotSent:
+func simLifeless(p past) bool {
+	if !p.has(FactDispatched) {
+		return false
+	}
+	for _, life := range []FactKind{FactCreated, FactProgress, FactDelivered, FactCompleted, FactIncomplete, FactClientGone, FactLocal, FactNotSent} {
+		if p.has(life) {
 			return false
-		default:
 		}
 	}
-	return dispatched
+	return true
 }
+
+func (p past) has(kind FactKind) bool { return strings.IndexByte(p.facts, byte(kind)) >= 0 }
 
 // learn notes what an attempt proves of its anchor, apart from the verdict table.
 func (sa *simActor) learn(p past) {
-	c, anchor := &sa.check, p.plan.Anchor
-	if anchor == "" || len(p.facts) == 0 {
+	c, ask := &sa.check, sa.sim.asks[p.turn]
+	plan, ok := c.plans[p.turn]
+	if !ok || plan.Anchor == "" || len(ask.runs) == 0 || !p.has(FactDispatched) {
 		return
 	}
-	life, created := false, false
-	for _, f := range p.facts {
-		life = life || f.Kind == FactProgress
-		created = created || f.Kind == FactCreated
-	}
-	last, injected := p.facts[len(p.facts)-1], p.plan.Provenance == Injected
-	switch last.Kind {
+	anchor, run := plan.Anchor, ask.runs[len(ask.runs)-1]
+	injected := plan.Provenance == Injected
+	wedged := injected && p.has(FactProgress) && !p.has(FactCreated)
+	switch FactKind(p.facts[len(p.facts)-1]) {
 	case FactFault:
-		if last.Fault.Denial() {
+		if run.outcome == "denied" && run.refusalRead {
 			c.dead[anchor], c.lastDenied = true, anchor
 		}
 	case FactFirstEventTimeout:
-		counts := sa.sim.asks[p.turn].lastSent().After(c.reset)
-		c.suspect[anchor] = c.suspect[anchor] || injected && p.plan.Whole && !life && !created && counts
+		silent := injected && plan.Whole && !p.has(FactProgress) && !p.has(FactCreated)
+		c.suspect[anchor] = c.suspect[anchor] || silent && ask.lastSent().After(c.reset)
 	case FactIdleTimeout:
-		c.suspect[anchor] = c.suspect[anchor] || injected && life && !created
+		c.suspect[anchor] = c.suspect[anchor] || wedged
 	case FactEnded:
-		broke := last.End.Cause == upstream.CauseAbrupt || last.End.Cause == upstream.CauseClean
-		c.suspect[anchor] = c.suspect[anchor] || injected && life && !created && broke
+		broke := run.outcome == "prelude" || run.outcome == "cut" || run.outcome == "clean"
+		c.suspect[anchor] = c.suspect[anchor] || wedged && broke
 	default:
 	}
 }
@@ -158,6 +157,7 @@ func (sa *simActor) checkSends() {
 		sa.check.sends[f] = f.dispatches
 		ask := s.asks[f.turn.ID]
 		ask.sent = append(ask.sent, s.now)
+		sa.check.plans[f.turn.ID] = f.plan
 		p, where := f.plan, sa.name+" sends "+f.name()
 		s.log("    %s: %s, anchor %q %s, from %d, whole %t, probe %t", where, p.Class, p.Anchor, p.Provenance, p.From, p.Whole, f.probe)
 		s.must(f.lease != nil && f.lease.Account().Name == f.link.account, "a turn runs on the account that it holds", "%s", where)
