@@ -22,10 +22,6 @@ func (a *actor) takeAccount(f *flight) {
 		defer cancel()
 		lease, err := accounts.Acquire(ctx, want)
 		return leased{f, attempt, lease, err}
-	}, func(m any) {
-		if l := m.(leased).lease; l != nil {
-			l.Release()
-		}
 	})
 }
 
@@ -89,10 +85,6 @@ func (a *actor) connect(f *flight) {
 		defer cancel()
 		conn, err := dialer.WebSocket(ctx, target)
 		return dialed{f, attempt, conn, err}
-	}, func(m any) {
-		if d := m.(dialed); d.err == nil {
-			d.conn.Close()
-		}
 	})
 }
 
@@ -164,7 +156,7 @@ func (a *actor) send(f *flight, l *link) {
 			observer.RequestSent(l.transport, request.Size())
 		}
 		return sent{l, f, attempt, err}
-	}, nil)
+	})
 }
 
 // dispatch notes that the attempt goes out now.

@@ -192,6 +192,7 @@ func (a *actor) drain(force bool) {
 func (a *actor) stop() {
 	a.giveUp()
 	close(a.done)
+	a.emptyMail()
 	a.cancel()
 	a.timer.Stop()
 	if a.link != nil {
@@ -199,5 +200,36 @@ func (a *actor) stop() {
 	}
 	for _, l := range append([]*link(nil), a.leaving...) {
 		a.close(l)
+	}
+}
+
+// emptyMail undoes what came too late: an account or a connection that waits in
+// the mailbox of an actor that has ended would be held for ever.
+func (a *actor) emptyMail() {
+	for {
+		select {
+		case m := <-a.mail:
+			a.undo(m)
+		default:
+			return
+		}
+	}
+}
+
+// undo gives back what a message brings that no actor takes in.
+func (a *actor) undo(m any) {
+	switch m := m.(type) {
+	case leased:
+		if m.lease != nil {
+			m.lease.Release()
+		}
+	case dialed:
+		if m.err == nil {
+			m.conn.Close()
+		}
+	case claimed:
+		if m.err == nil {
+			a.services.Writer.Release(m.claim.Held)
+		}
 	}
 }

@@ -95,11 +95,7 @@ func (a *actor) claim() {
 		a.claimed(work().(claimed))
 		return
 	}
-	a.world.beside(a, work, func(m any) {
-		if c := m.(claimed); c.err == nil {
-			s.Writer.Release(c.claim.Held)
-		}
-	})
+	a.world.beside(a, work)
 }
 
 // claimed takes the key over, or notes who has it.

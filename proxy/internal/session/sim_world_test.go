@@ -69,11 +69,11 @@ func (w *simWorld) hand(a *actor, m any) {
 // patience is how long work beside an actor waits for what blocks it.
 const patience = 2 * time.Second
 
-func (w *simWorld) beside(a *actor, work func() any, undo func(any)) {
+func (w *simWorld) beside(a *actor, work func() any) {
 	s, sa, begun := w.sim, w.proc.byActor[a], w.sim.now
 	deliver := func(m any) {
-		if !w.post(a, m) && undo != nil {
-			undo(m)
+		if !w.post(a, m) {
+			a.undo(m)
 		}
 	}
 	var try func()
@@ -161,6 +161,9 @@ func (sa *simActor) act(what string, step func()) {
 	sa.sim.log("  %s ends", sa.name)
 	sa.stop()
 	sa.ended = true
+	for _, m := range sa.mails {
+		sa.undo(m)
+	}
 	sa.gone()
 	sa.proc.actors = slices.DeleteFunc(sa.proc.actors, func(other *simActor) bool { return other == sa })
 }

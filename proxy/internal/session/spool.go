@@ -80,7 +80,7 @@ func (a *actor) recall(f *flight) {
 		a.recalled(work().(recalled))
 		return
 	}
-	a.world.beside(a, work, nil)
+	a.world.beside(a, work)
 }
 
 func (a *actor) recalled(m recalled) {

@@ -23,8 +23,8 @@ type world interface {
 	// hand delivers a message from one actor to another without waiting.
 	hand(a *actor, m any)
 	// beside does work that may wait, next to the actor, and posts what it returns.
-	// If the actor has ended, undo gets it.
-	beside(a *actor, work func() any, undo func(any))
+	// If the actor has ended, its undo gets it.
+	beside(a *actor, work func() any)
 	// listen is the permanent reader of a link: without one, pings go unanswered
 	// and a dead socket is handed to the next turn.
 	listen(a *actor, l *link)
@@ -50,10 +50,15 @@ func (g *goroutines) wait() { g.running.Wait() }
 func (*goroutines) post(a *actor, m any) bool {
 	select {
 	case a.mail <- m:
-		return true
 	case <-a.done:
 		return false
 	}
+	select {
+	case <-a.done:
+		a.emptyMail() // it ended meanwhile, and nobody reads this
+	default:
+	}
+	return true
 }
 
 func (g *goroutines) hand(a *actor, m any) {
@@ -64,10 +69,10 @@ func (g *goroutines) hand(a *actor, m any) {
 	}
 }
 
-func (g *goroutines) beside(a *actor, work func() any, undo func(any)) {
+func (g *goroutines) beside(a *actor, work func() any) {
 	go func() {
-		if m := work(); m != nil && !g.post(a, m) && undo != nil {
-			undo(m)
+		if m := work(); m != nil && !g.post(a, m) {
+			a.undo(m)
 		}
 	}()
 }
