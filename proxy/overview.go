@@ -35,7 +35,8 @@ func (p *process) watchSessions() {
 }
 
 // resetCircuits follows the user's wish to close all circuits, once for each
-// value. Taking the value away and setting it again is no new wish.
+// value. Taking the value away and setting it again is no new wish. Records know
+// which wish they have followed; a reload need not wake every session for that.
 func (p *process) resetCircuits(rt *config.Runtime) {
 	token := rt.Bundle.ResetCircuits
 	if token == "" || token == p.reset {

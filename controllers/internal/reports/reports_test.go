@@ -118,7 +118,7 @@ func TestTheOrderOfReportsDoesNotMatter(t *testing.T) {
 		list = append(list, report(i, func(_ *corev1.Pod, r *v1alpha1.BridgeReplica) {
 			for n := range 4 {
 				r.Status.Circuits = append(r.Status.Circuits, v1alpha1.CircuitState{
-					Scope: v1alpha1.CircuitScopeSession, Key: fmt.Sprintf("%012x", (i+n)%6), Reason: fmt.Sprintf("Reason%d", i%3),
+					Scope: v1alpha1.CircuitScopeSession, Key: fmt.Sprintf("%012x", (i+n)%6), Reason: fmt.Sprintf("Reason%d", i),
 					State: v1alpha1.CircuitOpen, Until: at(time.Duration(n) * time.Minute)})
 			}
 			r.Status.CircuitsOmitted = 2

@@ -55,11 +55,13 @@ func TestStatusOfSessions(t *testing.T) {
 // Whatever it is given, a report fits the schema and shows no text of others.
 func TestSessionsStayWithinTheSchema(t *testing.T) {
 	const canary = "sk-canary"
+	late := start.Add(time.Hour) // what stays longest comes first
 	s := snapshot(func(s *Snapshot) {
 		for i := range 5000 {
 			key := fmt.Sprintf("%012x", i)
 			s.Sessions.Circuits = append(s.Sessions.Circuits, Circuit{Key: key, Reason: canary + strings.Repeat("x", 500), Until: start},
-				Circuit{Key: canary + "4711"}, Circuit{Key: strings.ToUpper(key)}, Circuit{Key: key + "0"}, Circuit{})
+				Circuit{Key: canary + "4711", Until: late}, Circuit{Key: strings.ToUpper(key), Until: late}, Circuit{Key: key + "0", Until: late},
+				Circuit{Until: late})
 			s.Sessions.Quarantines = append(s.Sessions.Quarantines, Quarantine{Key: key, Reason: canary}, Quarantine{Key: canary})
 		}
 		s.Sessions.NotClosed, s.Sessions.Quarantined = -5, 1<<40
@@ -68,6 +70,11 @@ func TestSessionsStayWithinTheSchema(t *testing.T) {
 	if len(got.Circuits) != v1alpha1.MaxStatusCircuits || len(got.Quarantine.Recent) != v1alpha1.MaxRecentQuarantine ||
 		*got.OpenCircuits != v1alpha1.MaxStatusCircuits || got.CircuitsOmitted != 0 || got.Quarantine.Count != 1<<31-1 {
 		t.Errorf("out of bounds: %+v", got)
+	}
+	for _, c := range got.Circuits {
+		if !hashedKey.MatchString(c.Key) {
+			t.Errorf("key %q is no digest", c.Key)
+		}
 	}
 	raw, err := json.Marshal(got)
 	if err != nil || len(raw) > 12<<10 || strings.Contains(string(raw), canary) {
