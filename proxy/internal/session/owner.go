@@ -158,6 +158,9 @@ func (a *actor) merged(before store.Entry) Record {
 		record = Apply(record, c.event.numbered(record.Health.Sequence), c.at)
 	}
 	for _, f := range a.flights {
+		if f.dispatches == 0 {
+			continue
+		}
 		record = Apply(record, sent, f.sent)
 		f.sequence = record.Health.Sequence
 	}

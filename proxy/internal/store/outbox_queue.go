@@ -184,8 +184,7 @@ func (it *item) replaces(old *item) bool {
 	case kindAlias:
 		return old.kind == kindAlias
 	case kindTurn:
-		return old.kind == kindTurn && sameTurn && (it.attempt > old.attempt ||
-			!old.turn.State.Final() && it.turn.State.stage() >= old.turn.State.stage()) // else the store judges
+		return old.kind == kindTurn && sameTurn && it.goesOn(old) // else the store judges
 	case kindDrop:
 		return (old.kind == kindTurn || old.kind == kindEvents) && sameTurn
 	case kindRelease:
@@ -193,6 +192,11 @@ func (it *item) replaces(old *item) bool {
 	default:
 		return false
 	}
+}
+
+// goesOn says whether it is a later word on the same turn.
+func (it *item) goesOn(old *item) bool {
+	return it.attempt > old.attempt || !old.turn.State.Final() && it.turn.State.stage() >= old.turn.State.stage()
 }
 
 // makeRoom throws away what matters least until the rest fits.

@@ -28,13 +28,13 @@ type answer struct {
 func decode(key Key, raw any) answer {
 	list, _ := raw.([]any)
 	a := answer{rest: list}
-	switch status := a.text(); {
-	case status == "ok":
-	case status == "missing":
+	switch a.text() {
+	case "ok":
+	case "missing":
 		a.err = ErrNotFound
-	case status == "conflict":
+	case "conflict":
 		a.err = ErrConflict
-	case status == "fenced":
+	case "fenced":
 		f := &Fenced{Key: key, Current: a.entry()}
 		if a.err = f; a.bad {
 			a.err = corrupt(key)

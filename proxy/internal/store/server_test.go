@@ -32,8 +32,7 @@ type server struct {
 // startServer starts redis-server on a socket of its own; args are more settings.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
-	// Not t.TempDir: the path of a socket is short.
-	dir, err := os.MkdirTemp("", "redis")
+	dir, err := os.MkdirTemp("", "redis") //nolint:usetesting // the path of a socket is short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,8 @@ func (f Fault) Quota() bool {
 // Overloaded says whether the upstream did not take the request because it has
 // too much to do, in words of its own.
 func (f Fault) Overloaded() bool {
-	return f.Code == "server_is_overloaded" || f.Code == "slow_down" || strings.Contains(strings.ToLower(f.Message), "selected model is at capacity")
+	return f.Code == "server_is_overloaded" || f.Code == "slow_down" ||
+		strings.Contains(strings.ToLower(f.Message), "selected model is at capacity")
 }
 
 // ConnectionLimit says whether the connection is too old to take requests.
