@@ -119,7 +119,13 @@ func TestScenario103_AnswersInOnePieceAndErrorsAreRelayed(t *testing.T) {
 // bare is a peer that follows a script on the level of bytes.
 func bare(t *testing.T, script func(net.Conn, *bufio.Reader)) string {
 	t.Helper()
-	listener := listen(t)
+	return frozen(t, func(c net.Conn, r *bufio.Reader, _ <-chan struct{}) { script(c, r) })
+}
+
+// frozen is bare for scripts that wait for the end of the test.
+func frozen(t *testing.T, script func(c net.Conn, r *bufio.Reader, end <-chan struct{})) string {
+	t.Helper()
+	listener, end := listen(t), make(chan struct{})
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
 		for {
@@ -129,11 +135,12 @@ func bare(t *testing.T, script func(net.Conn, *bufio.Reader)) string {
 			}
 			tasks.Go(func() {
 				defer conn.Close()
-				script(conn, bufio.NewReader(conn))
+				script(conn, bufio.NewReader(conn), end)
 			})
 		}
 	})
 	t.Cleanup(func() {
+		close(end)
 		_ = listener.Close()
 		tasks.Wait()
 	})
@@ -176,43 +183,74 @@ func TestScenario104_LostAfterTheBodyIsNotReplayed(t *testing.T) {
 }
 
 func TestScenario104_LostBeforeTheEndOfTheBodyIsServedHere(t *testing.T) {
-	big := `{"x":"` + strings.Repeat("x", 32<<20) + `"}`
-	given := make(chan struct{})
-	time.AfterFunc(stallTime+2*time.Second, func() { close(given) })
-	for name, script := range map[string]func(net.Conn, *bufio.Reader){
-		"at once":        func(net.Conn, *bufio.Reader) {},
-		"after the head": func(_ net.Conn, r *bufio.Reader) { readHead(r) },
-		"within the body": func(c net.Conn, r *bufio.Reader) {
-			readHead(r)
-			_, _ = io.WriteString(c, goAhead)
-			_, _ = io.CopyN(io.Discard, r, 1<<20)
-		},
-		"somebody else": func(c net.Conn, r *bufio.Reader) {
-			readHead(r)
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
-		},
-		"no HTTP": func(c net.Conn, _ *bufio.Reader) { _, _ = io.WriteString(c, "220 mail.example.com ESMTP\r\n") },
-		"frozen":  func(_ net.Conn, r *bufio.Reader) { readHead(r); _, _ = r.ReadByte() },
-		"frozen within": func(c net.Conn, r *bufio.Reader) {
-			readHead(r)
-			_, _ = io.WriteString(c, goAhead)
-			_, _ = io.CopyN(io.Discard, r, 1<<20)
-			<-given
-		},
+	small, big := `{"model":"m"}`, `{"x":"`+strings.Repeat("x", 32<<20)+`"}`
+	part := func(c net.Conn, r *bufio.Reader) {
+		readHead(r)
+		_, _ = io.WriteString(c, goAhead)
+		_, _ = io.CopyN(io.Discard, r, 1<<20)
+	}
+	hello := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+	for name, tt := range map[string]struct {
+		body   string
+		script func(net.Conn, *bufio.Reader, <-chan struct{})
+		within time.Duration
+	}{
+		"at once":         {small, func(net.Conn, *bufio.Reader, <-chan struct{}) {}, time.Second},
+		"after the head":  {small, func(_ net.Conn, r *bufio.Reader, _ <-chan struct{}) { readHead(r) }, time.Second},
+		"within the body": {big, func(c net.Conn, r *bufio.Reader, _ <-chan struct{}) { part(c, r) }, time.Second},
+		"somebody else":   {small, func(c net.Conn, r *bufio.Reader, _ <-chan struct{}) { readHead(r); _, _ = io.WriteString(c, hello) }, time.Second},
+		"no HTTP":         {small, func(c net.Conn, _ *bufio.Reader, _ <-chan struct{}) { _, _ = io.WriteString(c, "220 mail ESMTP\r\n") }, time.Second},
+		"frozen":          {small, func(_ net.Conn, _ *bufio.Reader, end <-chan struct{}) { <-end }, takeTime},
+		"frozen within the body": {big, func(c net.Conn, r *bufio.Reader, end <-chan struct{}) {
+			part(c, r)
+			<-end
+		}, stallTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := newOrigin(t, bare(t, script))
-			got := in.post(t, big)
+			in, start := newOrigin(t, frozen(t, tt.script)), time.Now()
+			got := in.post(t, tt.body)
 			if got.body != "served here" || got.err != nil || in.here.Load() != 1 {
 				t.Errorf("%d %.200q %v", got.status, got.body, got.err)
 			}
+			if took := time.Since(start); took > tt.within+10*time.Second { // a busy machine is slow
+				t.Errorf("it took %s", took)
+			}
 			in.outcome(t, telemetry.ForwardNotDispatched)
 			// The next turn does not wait for it again.
-			if in.Owner(conversation) != "" || in.post(t, big).body != "served here" || !strings.Contains(in.logs.String(), "a moment ago") {
+			if in.Owner(conversation) != "" || in.post(t, small).body != "served here" || !strings.Contains(in.logs.String(), "a moment ago") {
 				t.Error("the peer is still asked")
 			}
 		})
+	}
+}
+
+// A turn whose client leaves before a peer took it is nobody's.
+func TestScenario104_TheClientLeavesFirst(t *testing.T) {
+	asked := make(chan struct{})
+	in := newOrigin(t, frozen(t, func(_ net.Conn, r *bufio.Reader, end <-chan struct{}) {
+		readHead(r)
+		close(asked)
+		<-end
+	}))
+	ctx, leave := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, in.url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-asked
+		leave()
+	}()
+	if got := in.do(req); got.err == nil {
+		t.Errorf("%+v", got)
+	}
+	in.idle(t)
+	if in.here.Load() != 0 {
+		t.Error("it was served here")
+	}
+	if in.avoided.skip(*in.address.Load(), time.Now()) {
+		t.Error("the peer is blamed")
 	}
 }
 
@@ -291,6 +329,11 @@ func TestForwardKnowsWhatIsForNobodyElse(t *testing.T) {
 	if o.count.Load() != 0 {
 		t.Error("the owner was asked")
 	}
+	self := newOrigin(t, o.address)
+	self.o.Self.Address = o.address // it is the owner itself
+	if got := self.post(t, "{}"); got.body != "served here" || o.count.Load() != 0 {
+		t.Errorf("to itself: %+v", got)
+	}
 }
 
 func TestOwnerIsOfTheTable(t *testing.T) {
@@ -334,7 +377,7 @@ func TestClientGoneCancelsTheTurnOfTheOwner(t *testing.T) {
 			<-began
 			leave()
 			<-gone
-			if got := <-done; got.err == nil && got.status == http.StatusOK && !head {
+			if got := <-done; got.err == nil {
 				t.Errorf("%+v", got)
 			}
 			if in.here.Load() != 0 {

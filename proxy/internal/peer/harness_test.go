@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,8 @@ type origin struct {
 	table   atomic.Pointer[route.Table]
 	address atomic.Pointer[string]
 	logs    lockedBuffer
+	// live counts turns that are being served.
+	live atomic.Int64
 	// here counts turns that were not taken by the peer.
 	here   atomic.Int64
 	client *http.Client
@@ -117,6 +120,8 @@ func newOrigin(t *testing.T, peer string) *origin {
 
 // handle stands in for the data port and the bridge.
 func (o *origin) handle(w http.ResponseWriter, r *http.Request) {
+	o.live.Add(1)
+	defer o.live.Add(-1)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -156,6 +161,16 @@ func (o *origin) do(req *http.Request) reply {
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
 	return reply{res.StatusCode, res.Header, string(raw), err}
+}
+
+// idle waits until no turn is being served.
+func (o *origin) idle(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); o.live.Load() > 0; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("a turn never ended")
+		}
+	}
 }
 
 // outcome fails unless the log names the outcome of the last forward.

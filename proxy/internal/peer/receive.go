@@ -121,7 +121,7 @@ func (p *Receiver) request(w http.ResponseWriter, r *http.Request, e Envelope) (
 		return nil, http.StatusLoopDetected, reasonHop
 	case !known || !served:
 		return nil, http.StatusBadRequest, reasonForm
-	case e.BodyBytes != r.ContentLength || e.BodyBytes > intake.MaxBody:
+	case e.BodyBytes != r.ContentLength:
 		return nil, http.StatusBadRequest, reasonBody
 	case p.o.Draining():
 		return nil, http.StatusServiceUnavailable, reasonDraining
