@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
@@ -115,6 +116,7 @@ func (f *Forwarder) forward(w http.ResponseWriter, r *http.Request, req *bridge.
 		return telemetry.ForwardNotDispatched, err.Error()
 	}
 	body := newHandover(req.Body, func() { cancel(errNotTaken) })
+	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: body.ask}))
 	out.Body = body
 	quiet := newSilence(req, func() { cancel(errSilent) })
 	defer quiet.stop()

@@ -16,7 +16,10 @@ const (
 	stallTime = 5 * time.Second
 )
 
-var errAbandoned = errors.New("the turn is served elsewhere")
+var (
+	errAbandoned = errors.New("the turn is served elsewhere")
+	errUnasked   = errors.New("the peer did not ask for the turn")
+)
 
 // handover is a body on its way to another replica. It knows whether the last
 // byte may have left, and it can be taken back until then.
@@ -26,6 +29,7 @@ type handover struct {
 
 	mu    sync.Mutex // guards all below
 	rest  []byte
+	asked bool // by the receiver, for the body
 	given bool // the last byte was handed over
 	taken bool // back, that is
 	timer *time.Timer
@@ -46,6 +50,8 @@ func (h *handover) Read(p []byte) (int, error) {
 	switch {
 	case h.taken:
 		return 0, errAbandoned
+	case !h.asked: // net/http would send it behind an answer that came too early
+		return 0, errUnasked
 	case len(h.rest) == 0:
 		return 0, io.EOF
 	}
@@ -58,6 +64,13 @@ func (h *handover) Read(p []byte) (int, error) {
 		h.timer.Reset(stallTime)
 	}
 	return n, nil
+}
+
+// ask lets the body go.
+func (h *handover) ask() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked = true
 }
 
 // Close implements io.Closer.
