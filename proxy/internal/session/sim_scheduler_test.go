@@ -32,7 +32,9 @@ type sim struct {
 	// blocked says that the work which runs now has to be tried again later.
 	blocked bool
 	healed  bool
-	counts  simCounts
+	// healedAt is when all faults stopped.
+	healedAt time.Time
+	counts   simCounts
 }
 
 // simCounts say how much of what is to be tested has happened at all.

@@ -113,6 +113,7 @@ func (t *simTalk) news() []simItem {
 
 // try sends the turn, in the form that the client's style asks for.
 func (t *simTalk) try(logical string) {
+	s := t.sim
 	a := t.ask(logical, t.history)
 	fresh := t.history[t.known:]
 	outputs := slices.ContainsFunc(fresh, func(i simItem) bool { return strings.HasPrefix(i.word, "output ") })
@@ -120,11 +121,14 @@ func (t *simTalk) try(logical string) {
 	case t.resend:
 	case t.style == styleAnchor && t.prev != "" && t.known > 0:
 		a.items, a.prev, a.whole = fresh, t.prev, false
-		if said := slices.DeleteFunc(slices.Clone(fresh), func(i simItem) bool { return i.word == "" }); t.sim.chance(0.5) && len(said) > 0 {
+		if said := slices.DeleteFunc(slices.Clone(fresh), func(i simItem) bool { return i.word == "" }); s.chance(0.5) && len(said) > 0 {
 			a.items = said // nothing of a call that was stopped
 		}
 	case t.style == styleOutputs && outputs && t.known > 0:
 		a.items, a.whole = fresh, false
+	}
+	if other := s.talks[s.rng.IntN(len(s.talks))]; other.client != t.client && other.prev != "" && a.prev != "" && s.fault(0.05) {
+		a.prev, a.foreign = other.prev, true // what another client was told
 	}
 	t.send(a)
 }

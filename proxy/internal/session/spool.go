@@ -102,6 +102,9 @@ func (a *actor) recalled(m recalled) {
 		}
 	}
 	f.turn.recorded.Store(true)
+	if e := a.earlier.find(f.turn.Fingerprint); e != nil {
+		e.ID = f.turn.ID // whose client says when it got the answer
+	}
 	a.services.Observer.Replayed("transcript")
 	a.settle(f, nil)
 }

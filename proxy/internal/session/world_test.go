@@ -3,7 +3,9 @@ package session
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
+	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 )
@@ -31,4 +33,25 @@ func TestWhatReachesAnEndedActorIsGivenBack(t *testing.T) {
 		}
 		b.end()
 	}
+}
+
+// A kept answer is given out until a client has got it, and not for ever: in the
+// simulation, seed 941 got the same incomplete answer again and again.
+func TestScenario96_AnAnswerIsReplayedUntilItIsDelivered(t *testing.T) {
+	inBubble(t, bundle.ProviderChatGPT, func(b *bench) {
+		b.anchored("t")
+		b.ask("t", toolOutput) // its client does not hear of the answer
+		b.in(answer(1)...)
+		again := b.ask("t", toolOutput)
+		if _, ended, code := again.take(); !ended || code != "" || b.counts.of("replayed transcript") != 1 {
+			b.t.Fatalf("ended %t with %q, %d replays", ended, code, b.counts.of("replayed transcript"))
+		}
+		b.registry.Delivered(again.Turn)
+		synctest.Wait()
+		before := b.sent()
+		b.ask("t", toolOutput)
+		if b.counts.of("replayed transcript") != 1 || b.sent() != before+1 {
+			b.t.Errorf("%d replays, %d requests sent", b.counts.of("replayed transcript"), b.sent()-before)
+		}
+	})
 }
