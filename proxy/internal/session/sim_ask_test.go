@@ -48,8 +48,12 @@ type simAsk struct {
 
 func (a *simAsk) client() string { return a.talk.client }
 
-// waited is the time from one attempt to the next.
-func (a *simAsk) waited(attempt int) time.Duration { return a.sent[attempt+1].Sub(a.sent[attempt]) }
+// waited is the time from one attempt to the next; a request that was read very
+// late is taken for the one before the last.
+func (a *simAsk) waited(attempt int) time.Duration {
+	attempt = min(attempt, len(a.sent)-2)
+	return a.sent[attempt+1].Sub(a.sent[attempt])
+}
 
 func (a *simAsk) lastSent() time.Time { return a.sent[len(a.sent)-1] }
 

@@ -76,14 +76,12 @@ func (u *simUpstream) checkRepeat(r *simRun) {
 	clean, silent := 0, 0
 	for _, before := range r.ask.runs {
 		ok := before.heard == 0
-		switch before.outcome {
-		case "denied", "orphan", "limit", "auth", "connection_limit":
-			ok = ok && before.refusalRead && (r.ask.whole || before.outcome == "orphan")
-		case "overloaded":
-			ok = ok && before.refusalRead
-		case "clean":
+		switch {
+		case before.refusalRead:
+			ok = ok && before.unrun()
+		case before.outcome == "clean" && before.endRead:
 			clean++
-			ok = ok && before.endRead && before.anchor == "" && r.ask.whole && r.ask.neutral
+			ok = ok && before.anchor == "" && r.ask.whole && r.ask.neutral
 		default:
 			// Whatever the upstream does or did with it: the proxy heard nothing in time.
 			silent++
@@ -101,4 +99,15 @@ func (u *simUpstream) checkRepeat(r *simRun) {
 		s.counts["replays"]++
 	}
 	s.must(r.ask.turn.Key.Kind != affinity.KindRequest || len(r.ask.runs) < 6, "no turn loops", "%s", r.ask.id)
+}
+
+// unrun says whether the upstream's refusal means that it did not run the request.
+func (r *simRun) unrun() bool {
+	switch r.outcome {
+	case "denied", "limit", "auth", "connection_limit":
+		return r.ask.whole
+	case "orphan", "overloaded":
+		return true
+	}
+	return false
 }
