@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
 	"github.com/causeway-dev/causeway/proxy/internal/peer"
 	"github.com/causeway-dev/causeway/proxy/internal/report"
@@ -127,8 +128,13 @@ func (p *process) receive() error {
 // served where it comes.
 func (p *process) followPeers(ctx context.Context) {
 	err := p.peers.follow(ctx, func(members []route.Member) {
-		p.peers.table.Store(route.New(p.peers.self.Pod, members))
+		table := route.New(p.peers.self.Pod, members)
+		p.peers.table.Store(table)
 		p.log.Info("Replicas changed", "replicas", len(members))
+		p.bridge.Rebalance(func(key affinity.Key) bool {
+			_, ours := table.Owner(key.Digest, nil)
+			return ours
+		})
 	})
 	if err != nil {
 		p.log.Error("The other replicas are not known; turns are served where they come", "error", err)

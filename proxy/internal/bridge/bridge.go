@@ -78,6 +78,10 @@ func (b *Bridge) StoreState() telemetry.StoreState {
 	return b.durable.state()
 }
 
+// Rebalance gives up the sessions that belong to another replica now, each as
+// soon as it has no turn.
+func (b *Bridge) Rebalance(ours func(affinity.Key) bool) { b.sessions.Rebalance(ours) }
+
 // Overview describes all sessions.
 func (b *Bridge) Overview() session.Overview { return b.sessions.Overview() }
 

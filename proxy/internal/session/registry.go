@@ -43,7 +43,7 @@ type entry struct {
 	turns     int
 	busySince time.Time // when turns rose above zero
 	element   *list.Element
-	evicted   bool
+	moving    bool // it belongs to another replica and ends with its turns
 }
 
 // webSocketRetry is how long an endpoint that refused the upgrade is used by
@@ -135,21 +135,36 @@ func (r *Registry) reserve(key affinity.Key) (*actor, bool) {
 	return e.actor, true
 }
 
-// evictLocked makes room: the session that is idle longest goes. It leaves the
-// table at once, so that the next turn of its key gets a new actor and never
-// waits for the old one's close.
+// evictLocked makes room: the session that is idle longest goes.
 func (r *Registry) evictLocked() bool {
 	for element := r.recent.Back(); element != nil; element = element.Prev() {
 		e := element.Value.(*entry)
 		if e.turns > 0 {
 			continue
 		}
-		r.removeLocked(e)
-		e.evicted = true
-		r.world.hand(e.actor, evicted{})
+		r.giveUpLocked(e)
 		return true
 	}
 	return false
+}
+
+// giveUpLocked ends an idle session. It leaves the table at once, so that the next
+// turn of its key gets a new actor and never waits for the old one's close.
+func (r *Registry) giveUpLocked(e *entry) {
+	r.removeLocked(e)
+	r.world.hand(e.actor, evicted{})
+}
+
+// Rebalance gives up the sessions that belong to another replica now, each as
+// soon as it has no turn, so that their keys are free for it.
+func (r *Registry) Rebalance(ours func(affinity.Key) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, e := range r.sessions {
+		if e.moving = kept(key) && !ours(key); e.moving && e.turns == 0 {
+			r.giveUpLocked(e)
+		}
+	}
 }
 
 func (r *Registry) removeLocked(e *entry) {
@@ -164,7 +179,9 @@ func (r *Registry) release(a *actor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.sessions[a.key]; e != nil && e.actor == a {
-		e.turns--
+		if e.turns--; e.turns == 0 && e.moving {
+			r.giveUpLocked(e)
+		}
 	}
 }
 

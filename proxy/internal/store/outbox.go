@@ -193,8 +193,6 @@ func (o *Outbox) Await(ctx context.Context, key Key) error {
 func (o *Outbox) Flush(ctx context.Context) error {
 	o.mu.Lock()
 	o.flushing++
-	o.pause = time.Time{}
-	o.signal()
 	o.mu.Unlock()
 	err := o.await(ctx, "")
 	o.mu.Lock()
@@ -231,6 +229,8 @@ func (o *Outbox) await(ctx context.Context, name string) error {
 		return nil
 	}
 	o.waiters = append(o.waiters, w)
+	o.pause = time.Time{} // somebody waits: whether the store is back is worth a try now
+	o.signal()
 	o.mu.Unlock()
 	select {
 	case <-w.done:
