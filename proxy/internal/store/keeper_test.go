@@ -152,10 +152,24 @@ func TestALeaseIsCountedFromBeforeItsClaimAndItsRenewals(t *testing.T) {
 		}
 		<-time.After(4 * time.Second) // the answer was slow
 		l := k.Hold(c, started)
-		k.store.script(func(context.Context, string) error { <-time.After(900 * time.Millisecond); return nil }, nil)
-		<-time.After(7 * time.Second) // renewed after 10 s, answered after 10.9 s
 		k.store.script(silent, nil)
-		<-time.After(29*time.Second - time.Millisecond)
+		<-time.After(26*time.Second - time.Millisecond)
+		synctest.Wait()
+		if !l.Valid() {
+			t.Fatal("over too early")
+		}
+		<-time.After(time.Millisecond)
+		synctest.Wait()
+		if l.Valid() {
+			t.Fatal("counted from the answer of the claim")
+		}
+		k.store.script(nil, nil)
+		<-time.After(4 * time.Second) // four seconds behind the beat of renewals
+		l = k.claim(t, "b")
+		k.store.script(func(context.Context, string) error { <-time.After(900 * time.Millisecond); return nil }, nil)
+		<-time.After(7 * time.Second) // renewed after 6 s, answered after 6.9 s
+		k.store.script(silent, nil)
+		<-time.After(29*time.Second - time.Millisecond) // 36 s after the claim
 		synctest.Wait()
 		if !l.Valid() {
 			t.Fatal("over too early")
@@ -251,9 +265,9 @@ func TestRenewalsGoInBatches(t *testing.T) {
 		// A store that is silent costs one timeout a round, not one a batch; a part
 		// of it that is silent does not keep the others from their renewal.
 		k.store.script(silent, nil)
-		<-time.After(11 * time.Second)
+		<-time.After(14500 * time.Millisecond) // from 11 s to 25.5 s
 		synctest.Wait()
-		if calls := k.store.calls(); len(calls) > 2 {
+		if calls := k.store.calls(); len(calls) != 3 {
 			t.Fatalf("%v", calls)
 		}
 		k.store.script(nil, nil)

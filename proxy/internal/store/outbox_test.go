@@ -145,15 +145,25 @@ func TestOutboxThroughAnOutage(t *testing.T) {
 
 func TestOutboxTriesOneAtATimeWhileTheStoreIsAway(t *testing.T) {
 	inBubble(t, OutboxOptions{}, func(t *testing.T, o *outboxTest) {
-		o.store.script(away, nil)
+		var at, most atomic.Int64
+		o.store.script(func(ctx context.Context, call string) error {
+			now := at.Add(1)
+			defer at.Add(-1)
+			for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+			}
+			return silent(ctx, call)
+		}, nil)
 		for i := range 1_000 {
 			o.PutAlias(fmt.Sprint("n", i), nil, life)
 		}
+		<-time.After(1500 * time.Millisecond) // the first are on their way before it is known
+		synctest.Wait()
+		most.Store(0)
 		<-time.After(time.Minute)
 		synctest.Wait()
 		first := o.store.calls()
-		if len(first) < 12 || len(first) > 40 {
-			t.Fatalf("%d tries in a minute", len(first))
+		if len(first) < 12 || len(first) > 40 || most.Load() != 1 {
+			t.Fatalf("%d tries in a minute, %d at once", len(first), most.Load())
 		}
 		names := map[string]bool{}
 		for _, c := range first {
@@ -167,6 +177,43 @@ func TestOutboxTriesOneAtATimeWhileTheStoreIsAway(t *testing.T) {
 		synctest.Wait()
 		if o.Len() != 0 {
 			t.Fatalf("%d wait", o.Len())
+		}
+	})
+}
+
+func TestOutboxDoesNotTryAgainWhatIsSuperseded(t *testing.T) {
+	inBubble(t, OutboxOptions{}, func(t *testing.T, o *outboxTest) {
+		h := o.held("a")
+		o.store.script(silent, nil)
+		o.Save(h, 1, nil, life)
+		synctest.Wait()
+		o.Save(h, 2, nil, life) // while the first is on its way
+		<-time.After(5 * time.Second)
+		synctest.Wait()
+		calls := o.store.calls()
+		if calls[0] != "save a 1" || slices.Contains(calls[1:], "save a 1") || !slices.Contains(calls, "save a 2") {
+			t.Fatalf("%v", calls)
+		}
+	})
+}
+
+func TestOutboxLeavesToTheStoreWhatTheStoreHasToJudge(t *testing.T) {
+	inBubble(t, OutboxOptions{}, func(t *testing.T, o *outboxTest) {
+		h := o.held("a")
+		o.store.script(away, nil)
+		o.Save(h, 1, nil, life)
+		synctest.Wait()
+		o.PutTurn(h, Turn{Fingerprint: "f", State: TurnCompleted, Attempt: 1}, life)
+		o.PutTurn(h, Turn{Fingerprint: "f", State: TurnFailed, Attempt: 1}, life) // the first end counts
+		o.AppendEvents(h, "f", 1, 0, raw("one"), life)
+		o.AppendEvents(h, "f", 1, 5, raw("six"), life) // a gap
+		o.store.script(nil, nil)
+		<-time.After(time.Second)
+		synctest.Wait()
+		turns := o.store.Store.(*memory).records.of("a", time.Now())
+		events, err := o.store.Transcript(t.Context(), "a", "f")
+		if len(turns) != 1 || turns[0].State != TurnCompleted || err != nil || len(events) != 1 || o.Counts().Refused != 2 {
+			t.Fatalf("%+v, %q, %v, %+v", turns, events, err, o.Counts())
 		}
 	})
 }
