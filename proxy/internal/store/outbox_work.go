@@ -46,7 +46,7 @@ func (o *Outbox) take() (*lane, *item, time.Duration) {
 		o.ready[0] = nil
 		o.ready = o.ready[1:]
 		l.listed = false
-		if len(l.items) == 0 || l.items[0].running {
+		if len(l.items) == 0 { // superseded, or thrown away
 			continue
 		}
 		it := l.items[0]
