@@ -4,20 +4,27 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/causeway-dev/causeway/api/bundle"
+	"github.com/causeway-dev/causeway/test/fleet"
 	"github.com/causeway-dev/causeway/test/upstream"
 )
 
-// world is a fleet with its upstream and its store.
+func TestMain(m *testing.M) {
+	fleet.ServeIfReplica()
+	os.Exit(m.Run())
+}
+
+// world is three replicas with their upstream and their store.
 type world struct {
-	*fleet
+	*fleet.Fleet
 	up    *upstream.Server
-	redis *redisServer
+	redis *fleet.Redis
 	talks []*talk
 }
 
@@ -26,9 +33,11 @@ func newWorld(t *testing.T, mode upstream.Mode, provider string) *world {
 	t.Parallel()
 	slow := upstream.Script{Rules: []upstream.Rule{{Match: upstream.Match{InputContains: "slowly"},
 		Respond: &upstream.Respond{Text: "one two three four five six seven eight nine ten", EventDelay: upstream.Duration(150 * time.Millisecond)}}}}
-	w := &world{up: upstream.Start(t, upstream.Options{Mode: mode, Accounts: map[string]string{"sk-first": "first"}, Script: slow, KeepBodies: true}),
-		redis: startRedis(t)}
-	w.fleet = newFleet(t, provider, w.up.URL+"/v1", w.redis.address)
+	w := &world{
+		up:    upstream.Start(t, upstream.Options{Mode: mode, Accounts: map[string]string{fleet.AccountKey: "first"}, Script: slow, KeepBodies: true}),
+		redis: fleet.StartRedis(t),
+	}
+	w.Fleet = fleet.Start(t, 3, fleet.Options{Provider: provider, Endpoint: w.up.URL + "/v1", Redis: w.redis.Address})
 	return w
 }
 
@@ -127,9 +136,11 @@ func TestScenario95_AReplicaIsKilled(t *testing.T) {
 	}
 	bounded, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	w.must(w.up.Ledger().Wait(bounded, func(d []upstream.Dispatch) bool { return len(d) >= begun+len(w.talks) }))
-	w.signal(1, syscall.SIGKILL)
-	w.ready(0, 2)
+	if err := w.up.Ledger().Wait(bounded, func(d []upstream.Dispatch) bool { return len(d) >= begun+len(w.talks) }); err != nil {
+		t.Fatal(err)
+	}
+	w.Signal(1, syscall.SIGKILL)
+	w.Ready(0, 2)
 	wg.Wait()
 	lost := 0
 	for i, a := range answers {
@@ -144,8 +155,8 @@ func TestScenario95_AReplicaIsKilled(t *testing.T) {
 		t.Error("the killed replica served nothing; the test proves nothing")
 	}
 	failed := w.goOn(t, 0, 2)
-	w.start(1)
-	w.ready(0, 1, 2)
+	w.Start(1)
+	w.Ready(0, 1, 2)
 	failed += w.goOn(t, 0, 1, 2)
 	leaseOver()
 	w.builtUpon(t, 0, 1, 2)
@@ -158,13 +169,13 @@ func TestScenario95_AReplicaIsKilled(t *testing.T) {
 func TestB31_AReplicaIsStoppedPastItsLease(t *testing.T) {
 	w := newWorld(t, upstream.ModeChatGPT, bundle.ProviderChatGPT)
 	w.begin(t)
-	w.signal(1, syscall.SIGSTOP)
-	w.ready(0, 2)
+	w.Signal(1, syscall.SIGSTOP)
+	w.Ready(0, 2)
 	failed := w.goOn(t, 0, 2)
 	leaseOver()
 	w.builtUpon(t, 0, 2)
-	w.signal(1, syscall.SIGCONT)
-	w.ready(0, 1, 2)
+	w.Signal(1, syscall.SIGCONT)
+	w.Ready(0, 1, 2)
 	again := w.goOn(t, 0, 1, 2)
 	t.Logf("SIGSTOP for longer than a lease: %d turns failed while it was stopped, %d after it came back", failed, again)
 	if failed > 0 || again > 0 {
@@ -175,7 +186,7 @@ func TestB31_AReplicaIsStoppedPastItsLease(t *testing.T) {
 func TestTheStoreLosesItsData(t *testing.T) {
 	w := newWorld(t, upstream.ModePlatform, bundle.ProviderOpenAIPlatform)
 	w.begin(t)
-	w.redis.forget()
+	w.redis.Forget()
 	failed := w.goOn(t, 0, 1, 2)
 	w.builtUpon(t, 0, 1, 2)
 	t.Logf("Redis restarted without its data: %d turns failed", failed)
@@ -187,7 +198,7 @@ func TestTheStoreLosesItsData(t *testing.T) {
 func TestScenario94_TheStoreIsPausedFor40Seconds(t *testing.T) {
 	w := newWorld(t, upstream.ModeChatGPT, bundle.ProviderChatGPT)
 	w.begin(t)
-	w.must(w.redis.cmd.Process.Signal(syscall.SIGSTOP))
+	w.redis.Signal(syscall.SIGSTOP)
 	begun := time.Now()
 	var slowest time.Duration
 	turns := 0
@@ -201,7 +212,7 @@ func TestScenario94_TheStoreIsPausedFor40Seconds(t *testing.T) {
 		slowest = max(slowest, fresh.must(t, turns%3, "hello").took)
 		<-time.After(time.Second)
 	}
-	w.must(w.redis.cmd.Process.Signal(syscall.SIGCONT))
+	w.redis.Signal(syscall.SIGCONT)
 	failed := w.goOn(t, 0, 1, 2)
 	recognised()
 	w.builtUpon(t, 0, 1, 2)

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/causeway-dev/causeway/test/fleet"
 )
 
 // talk is a conversation as a coding agent holds it: every turn resends all of it.
 type talk struct {
-	f      *fleet
+	w      *world
 	thread string
 	items  []json.RawMessage
 	asked  int
@@ -24,7 +26,7 @@ type talk struct {
 	sent []string
 }
 
-func (f *fleet) talk(thread string) *talk { return &talk{f: f, thread: thread} }
+func (w *world) talk(thread string) *talk { return &talk{w: w, thread: thread} }
 
 // answer is what came of one request.
 type answer struct {
@@ -52,11 +54,11 @@ func (c *talk) ask(ctx context.Context, replica int, text string) answer {
 	body, _ := json.Marshal(map[string]any{"model": "gpt-5.5", "input": c.items, "stream": true, "store": false,
 		"metadata": map[string]string{"mark": mark}})
 	begun := time.Now()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.f.all[replica].Listen+"/v1/responses", strings.NewReader(string(body)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.w.Address(replica)+"/v1/responses", strings.NewReader(string(body)))
 	if err != nil {
 		return answer{err: err}
 	}
-	req.Header.Set("Authorization", "Bearer "+clientKey)
+	req.Header.Set("Authorization", "Bearer "+fleet.ClientKey)
 	req.Header.Set("Thread-Id", c.thread)
 	req.Header.Set("Session-Id", c.thread)
 	res, err := http.DefaultClient.Do(req)
