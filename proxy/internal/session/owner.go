@@ -146,7 +146,9 @@ func (a *actor) merged(before store.Entry) Record {
 		a.log().Warn("The stored record cannot be read; the session starts anew", "error", err)
 		return a.record
 	}
-	if !before.Holder.Same(a.services.Holder) {
+	// That the store knows this process as the owner does not mean that the record
+	// is its own: the answer to an earlier claim may have been lost.
+	if !before.Holder.Same(a.services.Holder) || a.link == nil || !record.Anchor.on(a.link.generation) {
 		record = Apply(record, Event{Moved: true}, a.now())
 	}
 	// Attempts are numbered by their record: those of a time without the stored one

@@ -85,6 +85,13 @@ func (a *simAsk) submit(p *simProc, stay bool) {
 	a.turn = t
 	s.log("  %s asks %s, %d items, prev %q, whole %t", a.id, p.name, len(a.items), a.prev, a.whole)
 	a.detach = p.registry.Submit(t)
+	if s.chance(s.plan.vanish) {
+		s.later(s.upTo(10*time.Second), p, a.id+" hangs up", func() {
+			if !a.ended && a.turn == t {
+				a.vanish()
+			}
+		})
+	}
 }
 
 // fingerprint is that of the body without the name of the try.

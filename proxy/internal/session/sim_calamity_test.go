@@ -25,7 +25,7 @@ func (s *sim) calamity() {
 	if p.dead {
 		return // it is about to come back
 	}
-	switch n := s.rng.IntN(12); {
+	switch n := s.rng.IntN(15); {
 	case n < 2:
 		p.crash()
 	case n < 5 && !p.paused:
@@ -43,6 +43,9 @@ func (s *sim) calamity() {
 		for _, pod := range s.pods {
 			s.soon(pod.proc, pod.proc.name+" resets circuits", func() { pod.proc.registry.ResetCircuits(token) })
 		}
+	case n < 13:
+		s.up.mood, s.up.refusalMood, s.up.until = s.rng.IntN(19), s.rng.IntN(6), s.now.Add(s.upTo(3*time.Minute))
+		s.log("the upstream is in mood %d until %s", s.up.mood, s.up.until)
 	default:
 		s.log("accounts forget")
 		s.up.forget()

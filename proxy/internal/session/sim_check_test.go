@@ -14,27 +14,35 @@ type simActorCheck struct {
 	// dead and suspect are anchors that this actor has heard of, judged apart from
 	// its own record.
 	dead, suspect map[string]bool
-	sends         map[*flight]int
-	plans         map[string]Plan // of the newest attempt of a turn
-	onTheWay      int             // turns handed over and overtaken
-	lastDenied    string
-	reset         time.Time // when a user closed the circuit: what was sent before does not count
+	// missed are those that it heard of while nobody owned the key.
+	missedDead, missedSuspect map[string]bool
+	sends                     map[*flight]int
+	plans                     map[string]Plan // of the newest attempt of a turn
+	onTheWay                  int             // turns handed over and overtaken
+	lastDenied                string
+	reset                     time.Time // when a user closed the circuit: what was sent before does not count
 }
 
 func newSimActorCheck() simActorCheck {
-	return simActorCheck{dead: map[string]bool{}, suspect: map[string]bool{}, sends: map[*flight]int{}, plans: map[string]Plan{}}
+	return simActorCheck{dead: map[string]bool{}, suspect: map[string]bool{}, missedDead: map[string]bool{}, missedSuspect: map[string]bool{},
+		sends: map[*flight]int{}, plans: map[string]Plan{}}
 }
 
 // simBefore is the state before a step.
 type simBefore struct {
 	record Record
 	epoch  int64
-	owned  bool
 }
 
 func (sa *simActor) before() simBefore {
 	sa.proc.watch.rows, sa.proc.watch.strikes = nil, 0
-	return simBefore{sa.record, sa.own.held.Epoch, sa.own.valid()}
+	return simBefore{sa.record, sa.own.held.Epoch}
+}
+
+// owns asks the lease itself.
+func (sa *simActor) owns() bool {
+	l, ok := sa.own.lease.(*simLease)
+	return ok && l.Valid()
 }
 
 // after judges a step.
@@ -74,7 +82,7 @@ func (sa *simActor) checkRecord(b simBefore) {
 		return
 	}
 	s.must(is.Status == AnchorGood, "a new anchor is good", "%s: %s is %s", sa.name, is.ResponseID, is.Status)
-	s.must(!sa.own.kept || sa.own.valid(), "only an owner publishes an anchor", "%s: %s", sa.name, is.ResponseID)
+	s.must(!sa.own.kept || sa.owns(), "only an owner publishes an anchor", "%s: %s", sa.name, is.ResponseID)
 	p := s.up.responses[is.ResponseID]
 	s.must(p != nil && p.account == is.Account, "an anchor is a response of its account", "%s: %s", sa.name, is.ResponseID)
 	s.must(sa.record.Version > b.record.Version, "versions rise", "%s: %d after %d", sa.name, sa.record.Version, b.record.Version)
@@ -133,17 +141,30 @@ func (sa *simActor) learn(p past) {
 	switch FactKind(p.facts[len(p.facts)-1]) {
 	case FactFault:
 		if run.outcome == "denied" && run.refusalRead {
-			c.dead[anchor], c.lastDenied = true, anchor
+			c.lastDenied = anchor
+			c.condemn(c.dead, c.missedDead, anchor, sa.owns())
 		}
 	case FactFirstEventTimeout:
 		silent := injected && plan.Whole && !p.has(FactProgress) && !p.has(FactCreated)
-		c.suspect[anchor] = c.suspect[anchor] || silent && ask.lastSent().After(c.reset)
+		if silent && ask.lastSent().After(c.reset) {
+			c.condemn(c.suspect, c.missedSuspect, anchor, sa.owns())
+		}
 	case FactIdleTimeout:
-		c.suspect[anchor] = c.suspect[anchor] || wedged
+		if wedged {
+			c.condemn(c.suspect, c.missedSuspect, anchor, sa.owns())
+		}
 	case FactEnded:
-		broke := run.outcome == "prelude" || run.outcome == "cut" || run.outcome == "clean"
-		c.suspect[anchor] = c.suspect[anchor] || wedged && broke
+		if wedged && (run.outcome == "prelude" || run.outcome == "cut" || run.outcome == "clean") {
+			c.condemn(c.suspect, c.missedSuspect, anchor, sa.owns())
+		}
 	default:
+	}
+}
+
+func (*simActorCheck) condemn(known, missed map[string]bool, anchor string, owned bool) {
+	known[anchor] = true
+	if !owned {
+		missed[anchor] = true
 	}
 }
 
@@ -169,7 +190,7 @@ func (sa *simActor) checkSends() {
 			s.must(p.Anchor != sa.check.lastDenied, "no denied anchor is sent", "%s", where)
 		}
 		if p.Anchor == "" && !p.Whole && f.turn.Facts.PreviousResponseID == "" && sa.key.Kind.Hard() {
-			s.must(sa.record.Anchor == nil && (!sa.own.kept || sa.own.valid()), "no delta without its anchor", "%s", where)
+			s.must(sa.record.Anchor == nil && (!sa.own.kept || sa.owns()), "no delta without its anchor", "%s", where)
 		}
 		if f.dispatches == 1 && sa.own.kept && !f.probe {
 			s.must(!simRefuses(sa.record.Health, s.now), "a circuit that is not closed lets only a probe through", "%s: %+v", where, sa.record.Health)
@@ -188,7 +209,7 @@ func (sa *simActor) checkSends() {
 func (sa *simActor) checkInjected(p Plan, f *flight, where string) {
 	s, a := sa.sim, sa.record.Anchor
 	s.must(a.is(p.Anchor), "only the newest anchor is injected", "%s", where)
-	s.must(!sa.own.kept || sa.own.valid(), "only an owner injects an anchor", "%s", where)
+	s.must(!sa.own.kept || sa.owns(), "only an owner injects an anchor", "%s", where)
 	s.must(a.Status != AnchorDead && !sa.check.dead[p.Anchor], "no dead anchor is sent", "%s", where)
 	if p.Whole {
 		s.must(a.Status == AnchorGood && !sa.check.suspect[p.Anchor], "no suspect anchor on a whole payload", "%s", where)
@@ -218,10 +239,15 @@ func (sa *simActor) checkGate() {
 	}
 	for _, l := range links {
 		s.must(!l.ended, "a closed connection is forgotten", "%s", sa.name)
-		s.must(l.uncreated == nil || slices.Contains(l.live, l.uncreated), "the gate is not leaked", "%s", sa.name)
+		s.must(l.uncreated == nil || slices.Contains(l.live, l.uncreated) && l.uncreated.responseID == "", "the gate is not leaked", "%s", sa.name)
+		waiting := 0
 		for _, f := range l.live {
+			if f.responseID == "" {
+				waiting++
+			}
 			s.must(f.stage != stageSettled && f.link == l && slices.Contains(sa.flights, f), "a connection carries live turns only", "%s: %s", sa.name, f.name())
 		}
+		s.must(waiting <= 1, "one turn at a time waits for its response", "%s: %d", sa.name, waiting)
 		s.must(len(l.live) < 2 || l.tagged, "responses share a connection only if events name them", "%s", sa.name)
 	}
 	for _, f := range sa.flights {
@@ -251,7 +277,8 @@ func (sa *simActor) checkTurns() {
 
 // tookOver: what the store knew is known now, and no better than it was.
 func (sa *simActor) tookOver() {
-	sa.check.dead, sa.check.suspect = map[string]bool{}, map[string]bool{}
+	c := &sa.check
+	c.dead, c.suspect, c.missedDead, c.missedSuspect = c.missedDead, c.missedSuspect, map[string]bool{}, map[string]bool{}
 	s, stored := sa.sim, sa.proc.claims[sa.own.held.Epoch]
 	if len(stored.Value) == 0 {
 		return
@@ -264,7 +291,9 @@ func (sa *simActor) tookOver() {
 	}
 	s.must(is != nil, "a successor knows the anchor", "%s lost %s", sa.name, was.ResponseID)
 	s.must(is.ResponseID != was.ResponseID || is.Status >= was.Status, "no anchor gets better", "%s: %s", sa.name, was.ResponseID)
-	moved := was.Connection != 0 && !stored.Holder.Same(sa.proc.holder) && is.ResponseID == was.ResponseID
+	moved := was.Connection != 0 && was.Connection>>32 != uint64(sa.proc.base) && is.ResponseID == was.ResponseID
+	s.must(sa.record.Health.MinGeneration == 0 || sa.record.Health.MinGeneration>>32 == uint64(sa.proc.base),
+		"sockets are not compared with those of another process", "%s", sa.name)
 	s.must(!moved || is.Status == AnchorDead, "an anchor of another process' socket is dead", "%s: %s is %s", sa.name, is.ResponseID, is.Status)
 }
 

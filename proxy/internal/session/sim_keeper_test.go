@@ -34,12 +34,19 @@ func (p *simProc) keep(c store.Claimed, started time.Duration) Lease {
 	begun := simEpoch.Add(started)
 	l := &simLease{proc: p, held: c.Held, until: begun.Add(leaseTime), renewed: begun}
 	p.leases = append(p.leases, l)
-	if l.Valid() {
-		sh := p.sim.shared
-		sh.alone(p, c.Key)
-		sh.leases[c.Key] = append(sh.leases[c.Key], l)
-	}
+	p.believe(l)
 	return l
+}
+
+// believe notes a lease that its process takes for good from now on. One that the
+// store gave before it lost everything says nothing.
+func (p *simProc) believe(l *simLease) {
+	sh := p.sim.shared
+	if !l.Valid() || !sh.wiped.IsZero() && !l.renewed.After(sh.wiped) {
+		return
+	}
+	sh.alone(p, l.held.Key)
+	sh.leases[l.held.Key] = append(sh.leases[l.held.Key], l)
 }
 
 // renew asks the store to extend leases, and takes the answer in when it comes.
@@ -72,10 +79,7 @@ func (p *simProc) renewed(batch []*simLease, errs []error, begun time.Time) {
 		case l.let:
 		case errs[i] == nil:
 			l.until, l.renewed = begun.Add(leaseTime), begun
-			if l.Valid() {
-				p.sim.shared.alone(p, l.held.Key)
-				p.sim.shared.leases[l.held.Key] = append(p.sim.shared.leases[l.held.Key], l)
-			}
+			p.believe(l)
 		case errors.As(errs[i], &f):
 			l.let = true
 			p.registry.Fenced(l.held, f.Current)

@@ -34,6 +34,7 @@ type simProc struct {
 	conns    []*simConn
 	held     []*simTask // while it is paused
 	watch    simObserver
+	base     uint32 // of the numbers of its sockets
 	// claims are what the store knew before each claim, by epoch.
 	claims map[int64]store.Entry
 
@@ -66,7 +67,8 @@ func (s *sim) startProc(pod *simPod) {
 		Keep: p.keep, Instant: p.instant, MaxSessions: s.plan.maxSessions,
 	}, &simWorld{s, p})
 	// Each process counts its sockets from somewhere else.
-	p.registry.generation.Store(uint64(s.rng.Uint32()) << 32)
+	p.base = s.rng.Uint32()
+	p.registry.generation.Store(uint64(p.base) << 32)
 	pod.proc = p
 	s.later(s.upTo(simRenewEvery), p, p.name+" renews", p.keepAll)
 	s.log("%s starts", p.name)
@@ -177,6 +179,12 @@ func (p *simProc) mustBeEmpty() {
 	}
 	s.must(p.registry.sockets.Load() == 0, "sockets are counted", "%s: %d left", p.name, p.registry.sockets.Load())
 	s.must(len(p.registry.sessions) == 0, "sessions end", "%s: %d left", p.name, len(p.registry.sessions))
+	for key, owner := range s.shared.owners {
+		if s.healed && owner.proc == p {
+			e := s.shared.entry(key)
+			s.must(!e.Holder.Same(p.holder), "keys are released", "%s is held by %s", key, p.name)
+		}
+	}
 }
 
 // simObserver counts what actors tell.

@@ -22,7 +22,7 @@ func (u *simUpstream) answer(r *simRun) {
 		r.refuse(`{"type":"invalid_request_error","message":"No tool call found for function call output","param":"input"}`, "orphan", 400)
 	case len(u.unanswered(r)) > 0:
 		r.refuse(`{"type":"invalid_request_error","message":"No tool output found for function call x.","param":"input"}`, "orphan", 400)
-	case s.fault(0.35):
+	case s.fault(0.35), u.moody() && s.fault(0.8):
 		u.trouble(r)
 	default:
 		delay := s.upTo(2 * time.Second)
@@ -130,7 +130,11 @@ func (r *simRun) end(cause upstream.Cause, name string, after time.Duration) {
 func (u *simUpstream) trouble(r *simRun) {
 	s := u.sim
 	short := s.upTo(3 * time.Second)
-	switch n := s.rng.IntN(19); n {
+	n := s.rng.IntN(19)
+	if u.moody() {
+		n = u.mood
+	}
+	switch n {
 	case 0:
 		r.end(upstream.CauseAbrupt, "cut", short)
 	case 1, 2:
@@ -182,7 +186,11 @@ func (u *simUpstream) refusal(r *simRun) {
 		{"invalid", `{"type":"invalid_request_error","code":"invalid_value","message":"no","param":"model"}`, 400},
 		{"connection_limit", `{"type":"invalid_request_error","code":"websocket_connection_limit_reached","message":"old"}`, 400},
 	}
-	k := kinds[u.sim.rng.IntN(len(kinds))]
+	n := u.sim.rng.IntN(len(kinds))
+	if u.moody() {
+		n = u.refusalMood
+	}
+	k := kinds[n]
 	if k.outcome == "connection_limit" && r.conn.http {
 		k = kinds[0]
 	}
@@ -262,8 +270,11 @@ func (u *simUpstream) breakOff(r *simRun, how string) {
 	case "clean":
 		r.end(upstream.CauseClean, "clean", s.upTo(time.Second))
 	case "failed", "incomplete":
+		n := s.rng.IntN(4)
+		code := []string{"server_error", "rate_limit_exceeded", "previous_response_not_found", "websocket_connection_limit_reached"}[n]
+		r.outcome = []string{"server", "limit", "denied", "connection_limit"}[n]
 		r.conn.play(s.upTo(time.Second), simArrival{name: "response.failed", run: r,
-			data: `{"type":"response.failed","response":{"id":"` + r.id + `","status":"failed","error":{"code":"server_error","message":"sorry"}}}`})
+			data: `{"type":"response.failed","response":{"id":"` + r.id + `","status":"failed","error":{"code":"` + code + `","message":"sorry"}}}`})
 		r.finish("failed", s)
 	default:
 		r.outcome = "stalled"

@@ -80,7 +80,7 @@ func (t *simTalk) next() {
 	}
 	t.history = append(t.history, t.news()...)
 	t.try(fmt.Sprintf("%d.%d", t.number, t.turns))
-	if s.chance(s.plan.forks) && t.style != styleAnchor {
+	if s.chance(s.plan.forks) {
 		t.fork()
 	}
 }
@@ -145,6 +145,9 @@ func (t *simTalk) fork() {
 	history := append(slices.Clone(t.history), simUser(fmt.Sprintf("aside %d.%d", t.number, t.turns)))
 	a := t.ask(fmt.Sprintf("%d.%d+", t.number, t.turns), history)
 	a.side = true
+	if t.style == styleAnchor && t.prev != "" && t.known > 0 {
+		a.items, a.prev, a.whole = a.items[t.known:], t.prev, false
+	}
 	t.send(a)
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -16,7 +17,13 @@ type simUpstream struct {
 	responses map[string]*simResponse
 	made      []*simResponse // in their order
 	ids       int
+	// mood is the trouble that all requests meet until a time: one alone comes
+	// several times in a row too rarely.
+	mood, refusalMood int
+	until             time.Time
 }
+
+func (u *simUpstream) moody() bool { return u.sim.now.Before(u.until) && !u.sim.healed }
 
 // simResponse is a response with the context that it ended with.
 type simResponse struct {

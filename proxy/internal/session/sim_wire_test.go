@@ -73,12 +73,15 @@ func (u *simUpstream) checkLostDelta(r *simRun) {
 // checkRepeat: nothing is sent again after it may have run, except with proof.
 func (u *simUpstream) checkRepeat(r *simRun) {
 	s := u.sim
-	clean, silent := 0, 0
+	clean, silent, whole := 0, 0, 0
 	for _, before := range r.ask.runs {
 		ok := before.heard == 0
 		switch {
 		case before.refusalRead:
 			ok = ok && before.unrun()
+			if before.outcome == "denied" || before.outcome == "connection_limit" {
+				whole++
+			}
 		case before.outcome == "clean" && before.endRead:
 			clean++
 			ok = ok && before.anchor == "" && r.ask.whole && r.ask.neutral
@@ -93,7 +96,8 @@ func (u *simUpstream) checkRepeat(r *simRun) {
 		s.must(!before.live || !before.conn.open() || before.conn.http || len(before.conn.runs) > 1, "one attempt at a time",
 			"%s runs twice", r.ask.id)
 	}
-	s.must(clean <= 2 && silent <= 1, "no turn is sent for ever", "%s: %d clean closes, %d silences", r.ask.id, clean, silent)
+	s.must(clean <= 2 && silent <= 1 && whole <= 1, "no turn is sent for ever", "%s: %d clean closes, %d silences, %d denials",
+		r.ask.id, clean, silent, whole)
 	s.must(r.ask.seen == 0, "nothing is sent again that the client has seen", "%s", r.ask.id)
 	if len(r.ask.runs) > 0 {
 		s.counts["replays"]++
