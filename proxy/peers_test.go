@@ -281,6 +281,11 @@ func TestScenario105_TheOwnerIsGone(t *testing.T) {
 	if len(dispatches) != 5 || len(r.up.Ledger().Duplicates()) > 0 {
 		t.Errorf("%d dispatches for 5 turns", len(dispatches))
 	}
+	for _, d := range dispatches[1:] {
+		if d.Connection != dispatches[1].Connection {
+			t.Errorf("the two that are left do not agree who comes after the owner: socket %d, then %d", dispatches[1].Connection, d.Connection)
+		}
+	}
 	r.fleet.set(fmt.Sprint("pod-", owner), false)
 	for i, text := range []string{"six", "seven"} {
 		r.must(left[i%2], "thread", &c, text)

@@ -29,7 +29,7 @@ func (b *Bridge) ServeTurn(w http.ResponseWriter, r *http.Request, req *Request)
 		b.metrics.RequestDone(s.route, s.transport, outcomeOf(refusal), time.Since(start))
 		return
 	}
-	if b.forward(w, r, req, t, b.owner(t)) {
+	if b.handOver(w, r, req, t) {
 		return // the owner counts it
 	}
 	outcome, elsewhere := s.serve(r.Context(), w, t)
@@ -52,6 +52,18 @@ func (b *Bridge) owner(t *session.Turn) string {
 		return ""
 	}
 	return b.router.Owner(t.Key)
+}
+
+// handOver sends a turn to the replica that should hold its session; if it is not
+// there, to the next in line, where other replicas send the conversation's next
+// turns. false = it is to be served here.
+func (b *Bridge) handOver(w http.ResponseWriter, r *http.Request, req *Request, t *session.Turn) bool {
+	first := b.owner(t)
+	if b.forward(w, r, req, t, first) {
+		return true
+	}
+	next := b.owner(t)
+	return next != first && b.forward(w, r, req, t, next)
 }
 
 // forward sends a turn to a peer; false = it is to be served here.
