@@ -46,6 +46,7 @@ everyday() {
 
 clients() {
   local list
+  find_redis
   if ! have node || ! have npm; then
     fail "the client tests need Node.js 20 or newer with npm" "https://nodejs.org, or your system's packages"
   fi

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,10 +29,14 @@ type codexSettings struct {
 	retries    string // of a stream
 	extra      string // of config.toml, on top
 	builtIn    bool   // the built-in provider instead of one of our own
+	key        string // of the proxy; empty = clientKey
 }
 
 func newCodex(t *testing.T, c codexSettings) *codex {
 	t.Helper()
+	if c.key == "" {
+		c.key = clientKey
+	}
 	root := t.TempDir()
 	u := &codex{bin: codexBinary(t), home: filepath.Join(root, "codex"), work: filepath.Join(root, "work")}
 	for _, dir := range []string{u.home, u.work} {
@@ -46,7 +51,7 @@ func newCodex(t *testing.T, c codexSettings) *codex {
 	// seconds for each command. What is not on this machine cannot be reached.
 	u.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + root, "CODEX_HOME=" + u.home, "SHELL=/bin/sh", "LANG=C.UTF-8",
-		"CAUSEWAY_KEY=" + clientKey, "NO_PROXY=127.0.0.1", "HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9",
+		"CAUSEWAY_KEY=" + c.key, "NO_PROXY=127.0.0.1", "HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9",
 	}
 	return u
 }
@@ -100,24 +105,39 @@ type codexCommand struct {
 	Status   string `json:"status"`
 }
 
+// Ways to give Codex a prompt.
+var (
+	newTalk = []string{"exec"}
+	// lastTalk goes on with the last conversation, in a new process.
+	lastTalk = []string{"exec", "resume", "--last"}
+)
+
 // exec gives Codex one prompt in a new conversation.
 func (u *codex) exec(t *testing.T, prompt string) codexRun {
 	t.Helper()
-	return u.run(t, "exec", prompt)
+	return u.must(t, newTalk, prompt)
 }
 
 // resume goes on with the last conversation, in a new process.
 func (u *codex) resume(t *testing.T, prompt string) codexRun {
 	t.Helper()
-	return u.run(t, "exec", "resume", "--last", prompt)
+	return u.must(t, lastTalk, prompt)
 }
 
-func (u *codex) run(t *testing.T, args ...string) codexRun {
+func (u *codex) must(t *testing.T, how []string, prompt string) codexRun {
 	t.Helper()
-	prompt := args[len(args)-1]
+	r, err := u.run(t.Context(), how, prompt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// run gives Codex one prompt. An error means that what it printed makes no sense.
+func (u *codex) run(ctx context.Context, how []string, prompt string) (codexRun, error) {
 	// The tool calls come from the test's own upstream.
-	args = append(args[:len(args)-1:len(args)-1], "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt)
-	cmd := exec.CommandContext(t.Context(), u.bin, args...)
+	args := append(slices.Clone(how), "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt)
+	cmd := exec.CommandContext(ctx, u.bin, args...)
 	cmd.Dir, cmd.Env = u.work, u.env
 	endWithTest(cmd)
 	var out, errOut bytes.Buffer
@@ -125,11 +145,13 @@ func (u *codex) run(t *testing.T, args ...string) codexRun {
 	begun := time.Now()
 	err := cmd.Run()
 	r := codexRun{took: time.Since(begun), raw: out.String() + errOut.String()}
-	r.read(t, out.Bytes())
-	if r.failed != (err != nil) {
-		t.Fatalf("Codex ended with %v:\n%s", err, r.raw)
+	if err := r.read(out.Bytes()); err != nil {
+		return r, err
 	}
-	return r
+	if r.failed != (err != nil) {
+		return r, fmt.Errorf("Codex ended with %w:\n%s", err, r.raw)
+	}
+	return r, nil
 }
 
 // endWithTest takes the commands with it that the client itself has started.
@@ -139,8 +161,7 @@ func endWithTest(cmd *exec.Cmd) {
 	cmd.WaitDelay = 5 * time.Second
 }
 
-func (r *codexRun) read(t *testing.T, out []byte) {
-	t.Helper()
+func (r *codexRun) read(out []byte) error {
 	for line := range bytes.Lines(out) {
 		var e struct {
 			Type     string `json:"type"`
@@ -153,7 +174,7 @@ func (r *codexRun) read(t *testing.T, out []byte) {
 			}
 		}
 		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatalf("Codex printed %q: %v", line, err)
+			return fmt.Errorf("Codex printed %q: %w", line, err)
 		}
 		switch e.Type {
 		case "thread.started":
@@ -167,6 +188,7 @@ func (r *codexRun) read(t *testing.T, out []byte) {
 			r.item(e.Item.Type, e.Item.Text, e.Item.Message, e.Item.codexCommand)
 		}
 	}
+	return nil
 }
 
 func (r *codexRun) item(kind, text, message string, command codexCommand) {
@@ -184,13 +206,18 @@ func (r *codexRun) item(kind, text, message string, command codexCommand) {
 // last message is want, and nothing was complained of.
 func (r codexRun) finished(t *testing.T, commands int, want string) {
 	t.Helper()
-	ok := !r.failed && len(r.errors) == 0 && len(r.commands) == commands && len(r.messages) > 0 && r.messages[len(r.messages)-1] == want
+	if !r.ended(commands, want) || len(r.errors) > 0 {
+		t.Fatalf("want %d commands, then %q; Codex printed:\n%s", commands, want, r.raw)
+	}
+}
+
+// ended says whether the run ended well, whatever was complained of on the way.
+func (r codexRun) ended(commands int, want string) bool {
+	ok := !r.failed && len(r.commands) == commands && len(r.messages) > 0 && r.messages[len(r.messages)-1] == want
 	for _, c := range r.commands {
 		ok = ok && c.ExitCode != nil && *c.ExitCode == 0
 	}
-	if !ok {
-		t.Fatalf("want %d commands, then %q; Codex printed:\n%s", commands, want, r.raw)
-	}
+	return ok
 }
 
 // within bounds one wait on a client that hangs.

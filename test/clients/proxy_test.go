@@ -73,7 +73,7 @@ func start(t *testing.T, o setup) *stage {
 	}()
 	select {
 	case at := <-opened:
-		s.tap = startTap(t, at[0].String())
+		s.tap = startTap(t, at[0].String)
 		s.data, s.ops = "http://"+s.tap.addr, "http://"+at[1].String()
 	case err := <-ended:
 		t.Fatal(err)

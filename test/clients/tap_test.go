@@ -18,7 +18,8 @@ type tap struct {
 	sent []*bytes.Buffer // one a connection
 }
 
-func startTap(t *testing.T, target string) *tap {
+// startTap carries each connection to where pick says at that moment.
+func startTap(t *testing.T, pick func() string) *tap {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,7 +33,7 @@ func startTap(t *testing.T, target string) *tap {
 			if err != nil {
 				return
 			}
-			running.Go(func() { p.carry(client, target) })
+			running.Go(func() { p.carry(client, pick()) })
 		}
 	})
 	t.Cleanup(func() {
