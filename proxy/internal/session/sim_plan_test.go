@@ -30,7 +30,7 @@ func (s *sim) draw() error {
 	s.plan = simPlan{
 		scope: upstream.ScopeAccount, tagged: s.chance(0.5), pods: 2 + s.rng.IntN(2), talks: 2 + s.rng.IntN(4),
 		steps: 3000 + s.rng.IntN(3000), accounts: []string{"a", "b"},
-		faults: pick(0.1, 0.5, 1), storeFaults: pick(0, 0.02, 0.2), vanish: pick(0, 0.02), forks: pick(0, 0.1), roam: pick(0.02, 0.1, 0.4),
+		faults: pick(0.1, 0.5, 1), storeFaults: pick(0, 0.02, 0.2), vanish: pick(0, 0.02), forks: pick(0, 0.1, 0.4), roam: pick(0.02, 0.1, 0.4),
 		haste: pick(0, 0.02, 0.2), writeDelay: []time.Duration{10 * time.Millisecond, time.Second, 10 * time.Second}[s.rng.IntN(3)],
 		calamity: []time.Duration{30 * time.Second, 2 * time.Minute, 20 * time.Minute}[s.rng.IntN(3)],
 	}

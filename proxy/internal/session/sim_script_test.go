@@ -210,7 +210,9 @@ func (u *simUpstream) respond(r *simRun, delay time.Duration, stop int, how stri
 	if s.chance(0.3) {
 		lines = append([]simLine{{"codex.rate_limits", `"limits":{}`}}, lines...)
 	}
-	lines = append(lines, simLine{"response.in_progress", `"response":{"id":"` + r.id + `"}`})
+	if !r.conn.tagged { // what comes behind response.created says whether events are
+		lines = append(lines, simLine{"response.in_progress", `"response":{"id":"` + r.id + `"}`})
+	}
 	for _, item := range output {
 		lines = append(lines, simLine{"response.output_text.delta", `"delta":"x"`}, simLine{"response.output_item.done", `"item":` + item.raw})
 	}
