@@ -165,6 +165,9 @@ func (a *actor) merged(before store.Entry) Record {
 		}
 		record = Apply(record, sent, f.sent)
 		f.sequence = record.Health.Sequence
+		if f.probe {
+			record = a.keepProbe(record, f)
+		}
 	}
 	return record
 }

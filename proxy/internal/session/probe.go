@@ -80,3 +80,18 @@ func (a *actor) probeEnded(f *flight, outcome string) {
 	f.probe, f.renewAt = false, time.Time{}
 	a.services.Observer.Probed(outcome)
 }
+
+// keepProbe takes the probe of a turn that runs already in a record that does not
+// know of it. Where that record's circuit is closed, or another's probe is out, the
+// turn is an ordinary one from here on.
+func (a *actor) keepProbe(record Record, f *flight) Record {
+	now, token := a.now(), f.turn.ID
+	record = Apply(record, Event{Probe: &ProbeEvent{Token: token, Do: ProbeTaken, Until: now.Add(a.policy.ProbeLease), Policy: a.policy, Early: true}}, now)
+	if Digest(f.facts).Created {
+		record = Apply(record, Event{Probe: &ProbeEvent{Token: token, Do: ProbeProved}}, now)
+	}
+	if p := record.Health.Probe; p == nil || p.Token != token {
+		a.probeEnded(f, "returned")
+	}
+	return record
+}

@@ -81,7 +81,7 @@ func (sa *simActor) checkRecord(b simBefore) {
 	if is == nil {
 		return
 	}
-	s.must(is.Status == AnchorGood, "a new anchor is good", "%s: %s is %s", sa.name, is.ResponseID, is.Status)
+	s.must(is.Status == AnchorGood || is.Cause == CauseConnection, "a new anchor is good", "%s: %s is %s", sa.name, is.ResponseID, is.Status)
 	s.must(!sa.own.kept || sa.owns(), "only an owner publishes an anchor", "%s: %s", sa.name, is.ResponseID)
 	p := s.up.responses[is.ResponseID]
 	s.must(p != nil && p.account == is.Account, "an anchor is a response of its account", "%s: %s", sa.name, is.ResponseID)
