@@ -113,11 +113,13 @@ func (w *simWatch) saw(t *simTalk, a *simAsk) {
 	}
 	if f := a.failure; f != nil && f.RetryAfter > 0 && len(a.runs) == 0 {
 		w.waited++
-		s.must((w.served == 0 || f.Code == failure.Draining) && w.waited < 16, "waiting ends", "%s: %s", a.id, why)
+		full := f.Code == failure.Draining || f.Code == failure.OwnerUnavailable // of no session's own making
+		s.must((w.served == 0 || full) && w.waited < 60, "waiting ends", "%s: %s", a.id, why)
 		return
 	}
-	if last := s.up.responses[t.prev]; !a.whole && last != nil && (a.prev != "" && last.forgotten || last.http && !last.stored) {
-		return // the client built on what the upstream does not know
+	if last := s.up.responses[t.prev]; !a.whole && last != nil && (a.prev != "" && last.forgotten || last.http && !last.stored ||
+		last.conn.listener.key.Kind.Lane()) {
+		return // the client built on what the upstream or the session does not know
 	}
 	w.failed++
 	served, limit := 1, 1
