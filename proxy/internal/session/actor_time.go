@@ -42,7 +42,7 @@ func (a *actor) nextDue() time.Time {
 		}
 	}
 	for _, f := range a.arriving {
-		if f.needsNoRecord() {
+		if a.needsNoRecord(f) {
 			earlier(f.submitted.Add(claimWait))
 		} else {
 			if o := &a.own; !o.claiming && !o.failedAt.IsZero() {

@@ -38,6 +38,8 @@ type ownership struct {
 	lease    Lease
 	claiming bool
 	failedAt time.Time // of the last claim, zero = it did not fail
+	// last: nobody else is known to have owned the key after this process.
+	last bool
 	// foreign is the live owner that the last claim found; until its lease ends.
 	foreign store.Holder
 	until   time.Time
@@ -108,7 +110,7 @@ func (a *actor) claimed(m claimed) {
 		o.failedAt, o.foreign = time.Time{}, store.Holder{}
 		a.takeOver(m)
 	case errors.As(m.err, &other) && other.Current.Holder != (store.Holder{}):
-		o.failedAt, o.foreign = time.Time{}, other.Current.Holder
+		o.failedAt, o.foreign, o.last = time.Time{}, other.Current.Holder, false
 		o.until = a.now().Add(other.Current.Lease)
 		a.sendElsewhere()
 	default:
@@ -129,7 +131,7 @@ func (a *actor) takeOver(m claimed) {
 		a.record = a.merged(before)
 		a.earlier.load(m.claim.Turns, a.now())
 	}
-	o.changes = nil
+	o.changes, o.last = nil, true
 	o.saved = before.Version
 	a.record.Version = max(a.record.Version, before.Version)
 	a.apply(Event{Reset: a.registry.resetToken()})
@@ -204,7 +206,7 @@ func (a *actor) known(f *flight) recordState {
 	if !o.kept || o.valid() {
 		return recordKnown
 	}
-	if f.needsNoRecord() {
+	if a.needsNoRecord(f) {
 		if !o.claiming || !o.failedAt.IsZero() || !a.services.Writer.Healthy() || now.Sub(f.submitted) >= claimWait {
 			return recordKnown
 		}
@@ -220,12 +222,14 @@ func (a *actor) known(f *flight) recordState {
 	return recordAwaited
 }
 
-// needsNoRecord says whether a turn means the same without any record: it is
-// whole, or it names an anchor whose owner is known here.
-func (f *flight) needsNoRecord() bool {
+// needsNoRecord says whether a turn may be sent without the record: it is whole,
+// or it names a response that is known here, and this process owned the key last,
+// so that it also knows whether the same turn was sent before. What another owner
+// has sent is not sent again for not knowing it.
+func (a *actor) needsNoRecord(f *flight) bool {
 	facts := &f.turn.Facts
 	if facts.PreviousResponseID != "" {
-		return f.turn.Owner.Known
+		return f.turn.Owner.Known && a.own.last
 	}
 	return facts.Input.SelfContained()
 }
@@ -263,6 +267,7 @@ func (a *actor) fenced(m fenced) {
 	if m.current.Holder == (store.Holder{}) {
 		return // the store lost it; the next turn claims it again, with what is known here
 	}
+	o.last = false
 	a.record, a.earlier = Record{Version: a.record.Version}, earlierTurns{}
 	if a.link != nil {
 		a.leave(a.link, time.Time{})

@@ -31,7 +31,7 @@ func (a *actor) suppression(f *flight, ad Admission) *failure.Failure {
 // were made with.
 func (a *actor) evades(f *flight) bool {
 	h, anchor := a.record.Health, a.record.Anchor
-	if h.Blamed == "" || !f.needsNoRecord() || f.turn.Facts.PreviousResponseID != "" {
+	if h.Blamed == "" || !a.needsNoRecord(f) || f.turn.Facts.PreviousResponseID != "" {
 		return false
 	}
 	return !anchor.is(h.Blamed) || anchor.Status != AnchorGood

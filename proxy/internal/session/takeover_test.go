@@ -1,0 +1,61 @@
+package session
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/store"
+)
+
+// While the lease of a dead owner runs, nobody knows what it has sent: a delta is
+// not sent for not knowing it, though its response and account are known.
+func TestScenario95_ADeltaWaitsForTheLeaseOfTheDead(t *testing.T) {
+	inReplicas(t, func(t *testing.T, shared store.Store) {
+		one := newReplica(t, shared, "one", "1", chatGPT)
+		one.anchored("t")
+		delta := strings.Replace(toolOutput, `"input"`, `"previous_response_id":"r0","input"`, 1)
+		one.ask("t", delta)
+		one.kill()
+		two := newReplica(t, shared, "two", "1", chatGPT)
+		defer two.quit()
+		for range 2 {
+			if code := two.askWith("t", delta, true).code(); code != "bridge_instance_mismatch" || two.sent() != 0 {
+				t.Fatalf("%q, %d frames", code, two.sent())
+			}
+		}
+		pass(31 * time.Second)
+		if code := two.askWith("t", delta, true).code(); code != "upstream_operation_status_unknown" || two.sent() != 0 {
+			t.Fatalf("%q, %d frames", code, two.sent())
+		}
+	})
+}
+
+// Who has found another owner does not send a delta for having owned the key once.
+func TestScenario95_ADeltaThatALaterOwnerMayHaveSent(t *testing.T) {
+	inReplicas(t, func(t *testing.T, shared store.Store) {
+		one, two := newReplica(t, shared, "one", "1", chatGPT), newReplica(t, shared, "two", "1", chatGPT)
+		defer one.quit()
+		defer two.kill()
+		one.anchored("t")
+		before := one.sent()
+		delta := strings.Replace(toolOutput, `"input"`, `"previous_response_id":"r0","input"`, 1)
+		one.store.setCut(true)
+		pass(61 * time.Second)
+		two.ask("t", delta)
+		if two.sent() != 1 {
+			t.Fatalf("%d frames of the new owner", two.sent())
+		}
+		one.store.setCut(false)
+		if code := one.askWith("t", delta, true).code(); code != "bridge_instance_mismatch" {
+			t.Fatal(code)
+		}
+		one.store.setCut(true)
+		a := one.askWith("t", delta, true)
+		pass(5 * time.Minute)
+		if code := a.code(); code != "store_unavailable" || one.sent() != before {
+			t.Fatalf("%q, %d frames", code, one.sent()-before)
+		}
+		one.store.setCut(false)
+	})
+}
