@@ -7,6 +7,7 @@ import (
 
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
 // Times of ownership.
@@ -225,11 +226,13 @@ func (a *actor) known(f *flight) recordState {
 // needsNoRecord says whether a turn may be sent without the record: it is whole,
 // or it names a response that is known here, and this process owned the key last,
 // so that it also knows whether the same turn was sent before. What another owner
-// has sent is not sent again for not knowing it.
+// has sent is not sent again for not knowing it; where its response lived on a
+// socket of that owner, it cannot be, and its client hears so at once.
 func (a *actor) needsNoRecord(f *flight) bool {
-	facts := &f.turn.Facts
+	facts, owner := &f.turn.Facts, &f.turn.Owner
 	if facts.PreviousResponseID != "" {
-		return f.turn.Owner.Known && a.own.last
+		gone := !owner.Stored && upstream.AnchorScope(f.turn.Runtime.Bundle.Pool.Provider.Type) == upstream.ScopeConnection
+		return owner.Known && (a.own.last || gone)
 	}
 	return facts.Input.SelfContained()
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
 
@@ -26,6 +27,23 @@ func TestScenario95_ADeltaWaitsForTheLeaseOfTheDead(t *testing.T) {
 		}
 		pass(31 * time.Second)
 		if code := two.askWith("t", delta, true).code(); code != "upstream_operation_status_unknown" || two.sent() != 0 {
+			t.Fatalf("%q, %d frames", code, two.sent())
+		}
+	})
+}
+
+// A response that lived on a socket of the dead owner is gone for certain.
+func TestScenario95_ADeltaUponASocketOfTheDead(t *testing.T) {
+	inReplicas(t, func(t *testing.T, shared store.Store) {
+		platform := setUp{provider: bundle.ProviderOpenAIPlatform, accounts: []string{"a"}, firstEvent: 120}
+		one := newReplica(t, shared, "one", "1", platform)
+		one.anchored("t")
+		delta := strings.Replace(toolOutput, `"input"`, `"previous_response_id":"r0","input"`, 1)
+		one.ask("t", delta)
+		one.kill()
+		two := newReplica(t, shared, "two", "1", platform)
+		defer two.quit()
+		if code := two.askWith("t", delta, true).code(); code != "previous_response_not_found" || two.sent() != 0 {
 			t.Fatalf("%q, %d frames", code, two.sent())
 		}
 	})
