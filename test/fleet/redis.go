@@ -1,8 +1,10 @@
 package fleet
 
 import (
+	"math/rand/v2"
 	"net"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -94,14 +96,30 @@ func awaitPort(tb testing.TB, address string, ended <-chan struct{}) {
 	}
 }
 
+// Ports of replicas and servers, which keep theirs over restarts: below those that
+// systems give to who asks for any, so that nobody else gets one meanwhile.
+const (
+	firstPort = 10_000
+	lastPort  = 30_000
+)
+
+// given are the ports of this process, so that none is given twice.
+var given sync.Map
+
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	for range 1000 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.N(lastPort-firstPort))) //nolint:gosec // no secret
+		if _, taken := given.LoadOrStore(address, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	tb.Fatal("no free port")
+	return ""
 }
 
 type lockedBuffer struct {
