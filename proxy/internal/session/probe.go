@@ -86,7 +86,8 @@ func (a *actor) probeEnded(f *flight, outcome string) {
 // turn is an ordinary one from here on.
 func (a *actor) keepProbe(record Record, f *flight) Record {
 	now, token := a.now(), f.turn.ID
-	record = Apply(record, Event{Probe: &ProbeEvent{Token: token, Do: ProbeTaken, Until: now.Add(a.policy.ProbeLease), Policy: a.policy, Early: true}}, now)
+	taken := ProbeEvent{Token: token, Do: ProbeTaken, Until: now.Add(a.policy.ProbeLease), Policy: a.policy, Early: true}
+	record = Apply(record, Event{Probe: &taken}, now)
 	if Digest(f.facts).Created {
 		record = Apply(record, Event{Probe: &ProbeEvent{Token: token, Do: ProbeProved}}, now)
 	}
