@@ -114,7 +114,7 @@ func (p *process) receive() error {
 		return nil
 	}
 	receiver, err := peer.NewReceiver(peer.ReceiverOptions{
-		Self: p.peers.self, Runtime: &p.runtime, Turns: p.bridge,
+		Self: p.peers.self, Table: p.peers.table.Load, Runtime: &p.runtime, Turns: p.bridge,
 		Draining: p.server.Draining, Begin: p.server.Live().Begin, Log: p.log,
 	})
 	if err != nil {

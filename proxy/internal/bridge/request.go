@@ -35,6 +35,9 @@ type Request struct {
 	// Forwarded is the session key that the replica derived from which the turn
 	// came; nil = it came from a client.
 	Forwarded *affinity.Key
+	// Return says that the replica from which it came should hold the session, and
+	// only found it here.
+	Return bool
 	// Runtime is the configuration the whole turn is served under.
 	Runtime *config.Runtime
 }

@@ -30,7 +30,11 @@ func (b *Bridge) ServeTurn(w http.ResponseWriter, r *http.Request, req *Request)
 		return
 	}
 	if b.handOver(w, r, req, t) {
+		b.sessions.Yield(t.Key)
 		return // the owner counts it
+	}
+	if req.Return {
+		defer b.sessions.Yield(t.Key)
 	}
 	outcome, elsewhere := s.serve(r.Context(), w, t)
 	if elsewhere != "" {

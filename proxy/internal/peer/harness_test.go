@@ -65,6 +65,7 @@ type owner struct {
 	runtime      atomic.Pointer[config.Runtime]
 	draining     atomic.Bool
 	live         atomic.Int64
+	table        atomic.Pointer[route.Table]
 }
 
 func newOwner(t *testing.T, serve func(http.ResponseWriter, *http.Request, *bridge.Request)) *owner {
@@ -75,7 +76,7 @@ func newOwner(t *testing.T, serve func(http.ResponseWriter, *http.Request, *brid
 	listener := listen(t)
 	o.address = listener.Addr().String()
 	receiver, err := NewReceiver(ReceiverOptions{
-		Self: Identity{Pod: o.pod, Address: o.address}, Runtime: &o.runtime, Turns: o, Draining: o.draining.Load,
+		Self: Identity{Pod: o.pod, Address: o.address}, Table: o.table.Load, Runtime: &o.runtime, Turns: o, Draining: o.draining.Load,
 		Begin: func() func() { o.live.Add(1); return func() { o.live.Add(-1) } }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

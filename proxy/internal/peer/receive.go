@@ -13,6 +13,7 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
 	"github.com/causeway-dev/causeway/proxy/internal/intake"
+	"github.com/causeway-dev/causeway/proxy/internal/route"
 )
 
 // Values of the outcome header. An answer without one is nobody's.
@@ -47,6 +48,8 @@ type Turns interface {
 // ReceiverOptions of a Receiver. All are required.
 type ReceiverOptions struct {
 	Self Identity
+	// Table is who serves which key at this moment.
+	Table func() *route.Table
 	// Runtime is the configuration; each turn loads it once, and with it the keys
 	// that are believed.
 	Runtime *atomic.Pointer[config.Runtime]
@@ -136,7 +139,15 @@ func (p *Receiver) request(w http.ResponseWriter, r *http.Request, e Envelope) (
 	}
 	return &bridge.Request{
 		ID: e.Request, Route: family, Client: e.Client, Header: header, Body: body, Stream: e.Stream, Forwarded: &key,
+		Return: p.isOwner(e.Origin, key),
 	}, 0, ""
+}
+
+// isOwner: a pod that should hold a key and sends a turn of it has found that it
+// is held here.
+func (p *Receiver) isOwner(pod string, key affinity.Key) bool {
+	owner, self := p.o.Table().Owner(key.Digest, nil)
+	return !self && owner.Pod == pod
 }
 
 // isTarget: the name counts where the sender knows it, because addresses are

@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
 	"github.com/causeway-dev/causeway/proxy/internal/intake"
+	"github.com/causeway-dev/causeway/proxy/internal/route"
 )
 
 // forged is a request to a peer port that a test may spoil.
@@ -224,5 +227,31 @@ func TestAPanicBreaksItsTurnOnly(t *testing.T) {
 	}
 	if o.live.Load() != 0 {
 		t.Errorf("%d turns live on", o.live.Load())
+	}
+}
+
+// A replica that should hold a key and sends a turn of it gets the key back; one
+// that sends it for want of the owner does not.
+func TestScenario108_AKeyGoesBackToTheReplicaThatShouldHoldIt(t *testing.T) {
+	var seen bridge.Request
+	o := newOwner(t, func(_ http.ResponseWriter, _ *http.Request, req *bridge.Request) { seen = *req })
+	table := route.New(o.pod, []route.Member{{Pod: o.pod, Address: o.address}, {Pod: "origin"}, {Pod: "third"}})
+	for _, known := range []bool{true, false} {
+		o.table.Store(nil)
+		if known {
+			o.table.Store(table)
+		}
+		for i := range 20 {
+			key := affinity.TurnStateKey("alice", strconv.Itoa(i))
+			f := honest(o)
+			f.envelope.Key = key.Name()
+			if status, outcome, reason := f.send(t, o); status != http.StatusOK || outcome != acknowledged {
+				t.Fatal(status, outcome, reason)
+			}
+			member, _ := table.Owner(key.Digest, nil)
+			if want := known && member.Pod == "origin"; seen.Return != want {
+				t.Errorf("key %d of %s, table known %t: %t", i, member.Pod, known, seen.Return)
+			}
+		}
 	}
 }

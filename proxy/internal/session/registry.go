@@ -167,6 +167,20 @@ func (r *Registry) Rebalance(ours func(affinity.Key) bool) {
 	}
 }
 
+// Yield gives up a session, as soon as it has no turn: another replica should hold
+// its key, and is there.
+func (r *Registry) Yield(key affinity.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.sessions[key]
+	if e == nil || !kept(key) {
+		return
+	}
+	if e.moving = true; e.turns == 0 {
+		r.giveUpLocked(e)
+	}
+}
+
 func (r *Registry) removeLocked(e *entry) {
 	if r.sessions[e.actor.key] == e {
 		delete(r.sessions, e.actor.key)

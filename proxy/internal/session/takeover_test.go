@@ -3,6 +3,7 @@ package session
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/causeway-dev/causeway/api/bundle"
@@ -75,5 +76,33 @@ func TestScenario95_ADeltaThatALaterOwnerMayHaveSent(t *testing.T) {
 			t.Fatalf("%q, %d frames", code, one.sent()-before)
 		}
 		one.store.setCut(false)
+	})
+}
+
+// A key that another replica should hold is free for it once its turn has ended.
+func TestScenario108_AKeyIsGivenBack(t *testing.T) {
+	inReplicas(t, func(t *testing.T, shared store.Store) {
+		one, two := newReplica(t, shared, "one", "1", chatGPT), newReplica(t, shared, "two", "1", chatGPT)
+		defer one.quit()
+		defer two.quit()
+		one.anchored("t")
+		a := one.ask("t", conversation(1))
+		one.registry.Yield(a.Key)
+		one.in(answer(1)...)
+		expect(t, a, "created output_item.done completed", true, "")
+		synctest.Wait()
+		two.ask("t", conversation(2))
+		if f := lastFrame(two.bench); !hasAnchor(f, "r1") {
+			t.Fatalf("the next owner does not go on from there: %s", f)
+		}
+		two.in(answer(2)...)
+
+		two.registry.Yield(a.Key) // without a turn
+		synctest.Wait()
+		one.ask("t", conversation(3))
+		if f := lastFrame(one.bench); !hasAnchor(f, "r2") {
+			t.Fatalf("the next owner does not go on from there: %s", f)
+		}
+		one.in(answer(3)...)
 	})
 }
