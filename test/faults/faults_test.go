@@ -171,6 +171,9 @@ func (w *world) builtUpon(t *testing.T, replicas ...int) {
 	t.Helper()
 	for i, c := range w.talks {
 		c.must(t, replicas[i%len(replicas)], "once more")
+	}
+	written()
+	for i, c := range w.talks {
 		c.must(t, replicas[(i+1)%len(replicas)], "and again")
 	}
 	if threads := w.unanchored(); len(threads) > 0 {
@@ -207,8 +210,8 @@ func (w *world) recorded(t *testing.T) {
 	t.Errorf("the store knows an older response of %v", missing)
 }
 
-// written waits until what the replicas have just done is in the store: they do not
-// wait for it.
+// written waits until what the replicas have just done is in the store, and what
+// they asked it for has come: they do not wait for it.
 func written() { <-time.After(200 * time.Millisecond) }
 
 // recognised waits until those who left a replica or the store alone for a moment

@@ -1,12 +1,13 @@
 package fleet
 
 import (
-	"math/rand/v2"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -97,22 +98,21 @@ func awaitPort(tb testing.TB, address string, ended <-chan struct{}) {
 }
 
 // Ports of replicas and servers, which keep theirs over restarts: below those that
-// systems give to who asks for any, so that nobody else gets one meanwhile.
+// systems give to who asks for any. Processes that run at the same time begin at
+// different ones.
 const (
-	firstPort = 10_000
-	lastPort  = 30_000
+	firstPort   = 10_000
+	ports       = 20_000
+	portsOfEach = 100
 )
 
-// given are the ports of this process, so that none is given twice.
-var given sync.Map
+var nextPort atomic.Int64
 
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
-	for range 1000 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.N(lastPort-firstPort))) //nolint:gosec // no secret
-		if _, taken := given.LoadOrStore(address, true); taken {
-			continue
-		}
+	for range ports {
+		port := firstPort + (os.Getpid()*portsOfEach+int(nextPort.Add(1)))%ports
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
 			return address
