@@ -25,7 +25,7 @@ func TestScenario95_B28_AReplicaIsKilled(t *testing.T) {
 	failed += w.goOn(t, 0, 1, 2)
 	leaseOver(killed)
 	w.builtUpon(t, 0, 1, 2)
-	t.Logf("kill -9: %d of %d live turns lost once, %d turns failed after it", lost, len(w.talks), failed)
+	t.Logf("| kill -9 | %d of %d live turns lost once, %d turns failed after it |", lost, len(w.talks), failed)
 	if failed > 0 {
 		t.Error("more than the live turns were lost")
 	}
@@ -75,7 +75,7 @@ func (w *world) losesDeltas(t *testing.T) (refusals int) {
 	leaseOver(killed)
 	w.builtUpon(t, 0, 2)
 	refusals = slices.Max(refused)
-	t.Logf("kill -9, deltas: %d of %d live turns lost, none run twice; whole conversations after at most %d refusals in %.0f s; %d turns failed after it",
+	t.Logf("| kill -9, deltas | %d of %d live turns lost, none run twice; whole conversations after at most %d refusals in %.0f s; %d turns failed after it |",
 		lost, len(w.talks), refusals, took.Seconds(), failed)
 	if failed > 0 {
 		t.Error("more than the live turns were lost")
@@ -104,7 +104,7 @@ func TestB31_AReplicaIsStoppedPastItsLease(t *testing.T) {
 	w.Ready(0, 1, 2)
 	again := w.goOn(t, 0, 1, 2)
 	w.builtUpon(t, 0, 1, 2)
-	t.Logf("SIGSTOP for longer than a lease: %d of %d live turns lost once, %d turns failed while it was stopped, %d after it came back",
+	t.Logf("| SIGSTOP past the lease, SIGCONT | %d of %d live turns lost once, %d turns failed while it was stopped, %d after it came back |",
 		lost, len(w.talks), failed, again)
 	if failed > 0 || again > 0 {
 		t.Error("turns failed")

@@ -19,7 +19,7 @@ func TestTheStoreLosesItsData(t *testing.T) {
 	<-time.After(12 * time.Second) // replicas learn of it as they renew their leases
 	failed += w.goOn(t, 0, 1, 2)
 	w.builtUpon(t, 0, 1, 2)
-	t.Logf("Redis restarted twice without its data: %d turns failed", failed)
+	t.Logf("| Redis restarts without its data, twice | %d turns failed |", failed)
 	if failed > 0 {
 		t.Error("turns failed")
 	}
@@ -33,23 +33,26 @@ func TestScenario94_TheStoreIsPausedFor40Seconds(t *testing.T) {
 	begun := time.Now()
 	var slowest time.Duration
 	turns := 0
+	note := func(took time.Duration) {
+		turns++
+		slowest = max(slowest, took)
+	}
 	for time.Since(begun) < 40*time.Second {
 		for i, c := range w.talks {
-			a := c.must(t, i%3, "still there?")
-			turns++
-			slowest = max(slowest, a.took)
+			note(c.must(t, i%3, "still there?").took)
 		}
 		fresh := w.talk(fmt.Sprint("fresh", turns))
-		slowest = max(slowest, fresh.must(t, turns%3, "hello").took)
+		note(fresh.must(t, turns%3, "hello").took)
 		<-time.After(time.Second)
 	}
 	w.redis.Signal(syscall.SIGCONT)
 	failed := w.goOn(t, 0, 1, 2)
 	recognised()
 	w.builtUpon(t, 0, 1, 2)
-	t.Logf("Redis paused for 40 s: %d turns meanwhile, the slowest took %v; %d turns failed after it", turns, slowest, failed)
-	if slowest > 2*time.Second {
-		t.Errorf("a turn waited %v: clients wait for the store", slowest)
+	t.Logf("| Redis is paused for 40 s | %d turns meanwhile, the slowest took %v; %d turns failed after it |", turns, slowest.Round(time.Millisecond), failed)
+	// Less than a try at the store takes until it counts as failed.
+	if slowest > 800*time.Millisecond {
+		t.Errorf("a turn took %v: clients wait for the store", slowest)
 	}
 	if failed > 0 {
 		t.Error("turns failed")
