@@ -274,8 +274,15 @@ func (a *actor) admitAll() {
 	}
 }
 
-// refuse ends a turn that was never admitted.
+// refuse ends a turn that was never admitted, with the reason why.
 func (a *actor) refuse(f *flight, end *failure.Failure) {
+	a.services.Observer.Suppressed(end.Reason)
+	a.dismiss(f, end)
+}
+
+// dismiss ends a turn that was never admitted and that is nobody's loss: its
+// client is gone, or it goes to another replica.
+func (a *actor) dismiss(f *flight, end *failure.Failure) {
 	f.turn.Out.end(end)
 	f.stage = stageSettled
 	a.idleSince = a.now()

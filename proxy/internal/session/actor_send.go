@@ -135,6 +135,7 @@ func (a *actor) send(f *flight, l *link) {
 		if l.transport == HTTP {
 			a.close(l)
 		}
+		a.services.Observer.Suppressed(refusal.Reason)
 		a.settle(f, refusal)
 		return
 	}

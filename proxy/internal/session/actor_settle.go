@@ -292,7 +292,7 @@ func (a *actor) detach(t *Turn) {
 	for i, f := range a.arriving {
 		if f.turn == t {
 			a.arriving = slices.Delete(a.arriving, i, i+1)
-			a.refuse(f, nil)
+			a.dismiss(f, nil)
 			return
 		}
 	}

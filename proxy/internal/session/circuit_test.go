@@ -144,6 +144,9 @@ func TestScenario27_ASuppressedTurnLeavesNothing(t *testing.T) {
 		if b.inflight() != 0 || b.dialer.count() != dials || b.registry.Counts().Active != 0 {
 			t.Fatalf("%d leases, %d connections", b.inflight(), b.dialer.count()-dials)
 		}
+		if n := b.counts.of("suppressed hard_key_cooldown"); n != 5 {
+			t.Fatalf("%d of 5 suppressions are counted: %v", n, b.counts.rows)
+		}
 	})
 }
 

@@ -249,7 +249,7 @@ func (a *actor) sendElsewhere() {
 			continue
 		}
 		f.turn.Out.move(a.own.foreign.Address)
-		a.refuse(f, ownedElsewhere(a.own.until.Sub(a.now())))
+		a.dismiss(f, ownedElsewhere(a.own.until.Sub(a.now())))
 	}
 	a.arriving = stay
 }

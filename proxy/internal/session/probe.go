@@ -19,7 +19,6 @@ func (a *actor) suppression(f *flight, ad Admission) *failure.Failure {
 	if ad.Refusal == "" {
 		return nil
 	}
-	a.services.Observer.Suppressed(ad.Refusal)
 	a.log().Info("A turn was not let through: the turns before it on this session failed without any answer",
 		"turn", f.turn.ID, "reason", ad.Refusal, "retry_after", ad.After)
 	return failure.New(failure.CircuitOpen,

@@ -485,3 +485,22 @@ func TestScenario123_AnotherModelGetsItsOwnLane(t *testing.T) {
 		}
 	})
 }
+
+// What is refused before it is sent is counted once, by the reason that the client
+// sees, whoever refuses it: the plan at intake or at the moment of sending.
+func TestRefusalsAreCountedByReason(t *testing.T) {
+	inBubble(t, bundle.ProviderChatGPT, func(b *bench) {
+		b.anchored("t")
+		a := b.ask("t", toolOutput)
+		b.in(`{"type":"error","status":400,"error":{"code":"previous_response_not_found","message":"gone"}}`)
+		if code := a.code(); code != "previous_response_not_found" || len(b.counts.rows) != 3 {
+			t.Fatalf("%s, %v", code, b.counts.rows)
+		}
+		if code := b.ask("t", toolOutput).code(); code != "previous_response_not_found" {
+			t.Fatal(code)
+		}
+		if b.counts.of("suppressed anchor_dead") != 1 || len(b.counts.rows) != 4 {
+			t.Fatalf("%v", b.counts.rows)
+		}
+	})
+}

@@ -33,7 +33,8 @@ type Observer interface {
 	Unmatched()
 	// Struck is called for a strike against a session key.
 	Struck(class StrikeClass)
-	// Suppressed is called for a turn that a circuit did not let through.
+	// Suppressed is called for a turn that was refused before it was sent, by its
+	// circuit or for what it builds on.
 	Suppressed(reason string)
 	// Probed is called when a probe is taken ("taken") and when it ends: "closed",
 	// "reopened" or "returned".
