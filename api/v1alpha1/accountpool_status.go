@@ -11,8 +11,14 @@ type AccountPoolStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// unusable names accounts that shall take turns and cannot, why and until when,
+	// as far as one line holds them. Unset means none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=160
+	Unusable string `json:"unusable,omitempty"`
+
 	// conditions are Ready, Accepted, SecretsResolved, Usable, RefreshHealthy and
-	// FullyEffective.
+	// FullyEffective, and Warning if there is something to warn of.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -83,13 +89,57 @@ type AccountStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
 
+	// message says in one sentence why, until when and what to do. Unset means that
+	// there is nothing to say.
+	// +optional
+	// +kubebuilder:validation:MaxLength=240
+	Message string `json:"message,omitempty"`
+
 	// until is when the state ends by itself. Unset means not by itself.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 
+	// nextProbe is when a turn is let through to see whether the state has ended
+	// before until. Unset means that none is.
+	// +optional
+	NextProbe *metav1.Time `json:"nextProbe,omitempty"`
+
+	// usage is how much of its quota windows the account has used, as far as the
+	// provider told. A window that is not listed is not known.
+	// +optional
+	// +listType=map
+	// +listMapKey=window
+	// +kubebuilder:validation:MaxItems=4
+	Usage []UsageWindow `json:"usage,omitempty"`
+
 	// lastTransitionTime is when the state last changed.
 	// +optional
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
+}
+
+// UsageWindow is how much of one quota window is used.
+type UsageWindow struct {
+	// window is the provider's name of it, one CamelCase word.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16
+	Window string `json:"window"`
+
+	// minutes the window lasts. Unset means not known.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=527040
+	Minutes *int32 `json:"minutes,omitempty"`
+
+	// usedPercent of the window.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	UsedPercent int32 `json:"usedPercent"`
+
+	// resetsAt is when the window begins anew. Unset means not known.
+	// +optional
+	ResetsAt *metav1.Time `json:"resetsAt,omitempty"`
 }
 
 // AccountKind is the kind of an account's credential.

@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reauth",type=integer,JSONPath=`.status.totals.reauthRequired`,priority=1
 // +kubebuilder:printcolumn:name="Policies",type=integer,JSONPath=`.status.boundPolicies.count`,priority=1
+// +kubebuilder:printcolumn:name="Unusable",type=string,JSONPath=`.status.unusable`
 type AccountPool struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

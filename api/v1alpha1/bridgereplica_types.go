@@ -107,6 +107,19 @@ type BridgeReplicaStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	CircuitsOmitted int32 `json:"circuitsOmitted,omitempty"`
 
+	// routes says how the breaker of each upstream route is, those that are not
+	// closed first.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +kubebuilder:validation:MaxItems=8
+	Routes []RouteStatus `json:"routes,omitempty"`
+
+	// routesOmitted is how many did not fit into routes.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RoutesOmitted int32 `json:"routesOmitted,omitempty"`
+
 	// quarantine counts sessions whose anchor is not used.
 	// +optional
 	Quarantine *ReplicaQuarantine `json:"quarantine,omitempty"`
@@ -236,9 +249,27 @@ type ReplicaAccount struct {
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
 
+	// since is when the proxy learned what the state is based on. Unset means that
+	// it has always been so for this proxy.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+
 	// until is when the state ends by itself. Unset means not by itself.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
+
+	// nextProbe is when a turn is let through to see whether the state has ended
+	// before until. Unset means that none is.
+	// +optional
+	NextProbe *metav1.Time `json:"nextProbe,omitempty"`
+
+	// usage is how much of its quota windows the account has used, as far as the
+	// provider told. A window that is not listed is not known.
+	// +optional
+	// +listType=map
+	// +listMapKey=window
+	// +kubebuilder:validation:MaxItems=4
+	Usage []UsageWindow `json:"usage,omitempty"`
 }
 
 // CircuitState is a circuit that is not closed.
@@ -251,6 +282,11 @@ type CircuitState struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=12
 	Key string `json:"key"`
+
+	// name of a route: host, API family and transport. Unset for a session.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Name string `json:"name,omitempty"`
 
 	// state of the circuit.
 	// +required
@@ -290,6 +326,46 @@ type CircuitPosition string
 const (
 	CircuitOpen     CircuitPosition = "Open"
 	CircuitHalfOpen CircuitPosition = "HalfOpen"
+)
+
+// RouteStatus is the breaker of one upstream route.
+type RouteStatus struct {
+	// key of the route: host, API family and transport.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Key string `json:"key"`
+
+	// state of the breaker.
+	// +required
+	State RoutePosition `json:"state"`
+
+	// openUntil is when the next probe is let through, rounded up to 10 seconds.
+	// Unset means that turns are let through.
+	// +optional
+	OpenUntil *metav1.Time `json:"openUntil,omitempty"`
+
+	// openings in a row; it begins anew once the breaker has closed for good.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Openings int32 `json:"openings,omitempty"`
+
+	// reason is the kind of the newest failure that counted, one CamelCase word.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+}
+
+// RoutePosition is the state of the breaker of a route.
+// +kubebuilder:validation:Enum=Closed;Open;HalfOpen
+// +kubebuilder:validation:MaxLength=8
+type RoutePosition string
+
+// Values of RoutePosition.
+const (
+	RouteClosed   RoutePosition = "Closed"
+	RouteOpen     RoutePosition = "Open"
+	RouteHalfOpen RoutePosition = "HalfOpen"
 )
 
 // ReplicaQuarantine counts quarantined sessions.
@@ -340,4 +416,13 @@ type LaneStatus struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Queued int32 `json:"queued"`
+
+	// mode says whether the lane is bounded.
+	// +optional
+	Mode BulkheadMode `json:"mode,omitempty"`
+
+	// limit of turns at once. Unset with mode Unlimited.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Limit *int32 `json:"limit,omitempty"`
 }

@@ -64,7 +64,8 @@ const (
 	AnnotationNextHolder = Prefix + "next-holder"
 )
 
-// MaxResetToken bounds the value of AnnotationResetCircuits.
+// MaxResetToken bounds the value of AnnotationResetCircuits, and what names the
+// wish in the value of AnnotationResetCooldowns.
 const MaxResetToken = 64
 
 // Annotations that a user sets on a BridgePolicy. The value names its target, so
@@ -74,9 +75,15 @@ const (
 	AnnotationAbort       = Prefix + "abort"
 	AnnotationRollbackTo  = Prefix + "rollback-to"
 	AnnotationRestartedAt = Prefix + "restarted-at"
-	// AnnotationResetCircuits closes the retry circuits of all sessions, once for
-	// each new value: up to MaxResetToken letters, digits and any of . _ : + -,
-	// the time for example. What opens later stays open under the same value.
+	// AnnotationResetCircuits closes the retry circuits of all sessions and the
+	// breakers of all routes, once for each new value: up to MaxResetToken letters,
+	// digits and any of . _ : + -, the time for example. What opens later stays
+	// open under the same value.
 	AnnotationResetCircuits = Prefix + "reset-circuits"
 	AnnotationCutDrain      = Prefix + "cut-drain"
 )
+
+// AnnotationResetCooldowns, which a user sets on an AccountPool, ends the
+// cool-downs of its accounts in all proxies, once for each new value: a text as
+// for AnnotationResetCircuits for all accounts, or ACCOUNT=TEXT for one of them.
+const AnnotationResetCooldowns = Prefix + "reset-cooldowns"

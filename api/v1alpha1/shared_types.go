@@ -76,5 +76,17 @@ const (
 	MaxTopCircuits      = 5
 	MaxRecentQuarantine = 5
 	MaxStatusLanes      = 8
+	MaxStatusRoutes     = 8
+	MaxUsageWindows     = 4
 	MaxHistory          = 5
+)
+
+// Caps of texts in status, in bytes.
+const (
+	MaxAccountMessage = 240
+	MaxUnusable       = 160
+	MaxRouteKey       = 128
+	MaxUsageWindow    = 16
+	// MaxUsageMinutes is a year.
+	MaxUsageMinutes = 527040
 )

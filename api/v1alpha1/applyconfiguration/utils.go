@@ -128,6 +128,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RolloutApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RolloutStatus"):
 		return &apiv1alpha1.RolloutStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RouteStatus"):
+		return &apiv1alpha1.RouteStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretKeyReference"):
 		return &apiv1alpha1.SecretKeyReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecurityProfile"):
@@ -144,6 +146,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.StoreApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Strategy"):
 		return &apiv1alpha1.StrategyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("UsageWindow"):
+		return &apiv1alpha1.UsageWindowApplyConfiguration{}
 
 	}
 	return nil

@@ -154,6 +154,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: totals
       type:
         namedType: com.github.causeway-dev.causeway.api.v1alpha1.AccountTotals
+    - name: unusable
+      type:
+        scalar: string
 - name: com.github.causeway-dev.causeway.api.v1alpha1.AccountState
   scalar: string
 - name: com.github.causeway-dev.causeway.api.v1alpha1.AccountStatus
@@ -165,9 +168,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: lastTransitionTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: message
+      type:
+        scalar: string
     - name: name
       type:
         scalar: string
+    - name: nextProbe
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: reason
       type:
         scalar: string
@@ -177,6 +186,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: until
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: usage
+      type:
+        list:
+          elementType:
+            namedType: com.github.causeway-dev.causeway.api.v1alpha1.UsageWindow
+          elementRelationship: associative
+          keys:
+          - window
 - name: com.github.causeway-dev.causeway.api.v1alpha1.AccountTotals
   map:
     fields:
@@ -532,6 +549,17 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: role
       type:
         namedType: com.github.causeway-dev.causeway.api.v1alpha1.ReplicaRole
+    - name: routes
+      type:
+        list:
+          elementType:
+            namedType: com.github.causeway-dev.causeway.api.v1alpha1.RouteStatus
+          elementRelationship: associative
+          keys:
+          - key
+    - name: routesOmitted
+      type:
+        scalar: numeric
     - name: sessions
       type:
         namedType: com.github.causeway-dev.causeway.api.v1alpha1.ReplicaSessions
@@ -641,6 +669,9 @@ var schemaYAML = typed.YAMLObject(`types:
   map:
     fields:
     - name: key
+      type:
+        scalar: string
+    - name: name
       type:
         scalar: string
     - name: reason
@@ -899,6 +930,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: lane
       type:
         namedType: com.github.causeway-dev.causeway.api.v1alpha1.Lane
+    - name: limit
+      type:
+        scalar: numeric
+    - name: mode
+      type:
+        namedType: com.github.causeway-dev.causeway.api.v1alpha1.BulkheadMode
     - name: queued
       type:
         scalar: numeric
@@ -1082,15 +1119,29 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+    - name: nextProbe
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: reason
       type:
         scalar: string
+    - name: since
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: state
       type:
         namedType: com.github.causeway-dev.causeway.api.v1alpha1.AccountCondition
     - name: until
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: usage
+      type:
+        list:
+          elementType:
+            namedType: com.github.causeway-dev.causeway.api.v1alpha1.UsageWindow
+          elementRelationship: associative
+          keys:
+          - window
 - name: com.github.causeway-dev.causeway.api.v1alpha1.ReplicaQuarantine
   map:
     fields:
@@ -1230,6 +1281,26 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.causeway-dev.causeway.api.v1alpha1.RolloutType
   scalar: string
+- name: com.github.causeway-dev.causeway.api.v1alpha1.RoutePosition
+  scalar: string
+- name: com.github.causeway-dev.causeway.api.v1alpha1.RouteStatus
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: openUntil
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: openings
+      type:
+        scalar: numeric
+    - name: reason
+      type:
+        scalar: string
+    - name: state
+      type:
+        namedType: com.github.causeway-dev.causeway.api.v1alpha1.RoutePosition
 - name: com.github.causeway-dev.causeway.api.v1alpha1.SecretKeyReference
   map:
     fields:
@@ -1347,6 +1418,21 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.causeway-dev.causeway.api.v1alpha1.UpgradePolicy
   scalar: string
+- name: com.github.causeway-dev.causeway.api.v1alpha1.UsageWindow
+  map:
+    fields:
+    - name: minutes
+      type:
+        scalar: numeric
+    - name: resetsAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: usedPercent
+      type:
+        scalar: numeric
+    - name: window
+      type:
+        scalar: string
 - name: io.k8s.api.core.v1.Affinity
   map:
     fields:

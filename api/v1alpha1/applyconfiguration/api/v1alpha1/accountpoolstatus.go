@@ -15,8 +15,11 @@ import (
 type AccountPoolStatusApplyConfiguration struct {
 	// observedGeneration is the generation that the status was made from.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	// unusable names accounts that shall take turns and cannot, why and until when,
+	// as far as one line holds them. Unset means none.
+	Unusable *string `json:"unusable,omitempty"`
 	// conditions are Ready, Accepted, SecretsResolved, Usable, RefreshHealthy and
-	// FullyEffective.
+	// FullyEffective, and Warning if there is something to warn of.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// totals count the accounts by state.
 	Totals *AccountTotalsApplyConfiguration `json:"totals,omitempty"`
@@ -39,6 +42,14 @@ func AccountPoolStatus() *AccountPoolStatusApplyConfiguration {
 // If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *AccountPoolStatusApplyConfiguration) WithObservedGeneration(value int64) *AccountPoolStatusApplyConfiguration {
 	b.ObservedGeneration = &value
+	return b
+}
+
+// WithUnusable sets the Unusable field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Unusable field is set to the value of the last call.
+func (b *AccountPoolStatusApplyConfiguration) WithUnusable(value string) *AccountPoolStatusApplyConfiguration {
+	b.Unusable = &value
 	return b
 }
 

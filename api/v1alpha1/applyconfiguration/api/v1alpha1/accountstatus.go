@@ -22,8 +22,17 @@ type AccountStatusApplyConfiguration struct {
 	State *apiv1alpha1.AccountCondition `json:"state,omitempty"`
 	// reason explains the state in one CamelCase word.
 	Reason *string `json:"reason,omitempty"`
+	// message says in one sentence why, until when and what to do. Unset means that
+	// there is nothing to say.
+	Message *string `json:"message,omitempty"`
 	// until is when the state ends by itself. Unset means not by itself.
 	Until *v1.Time `json:"until,omitempty"`
+	// nextProbe is when a turn is let through to see whether the state has ended
+	// before until. Unset means that none is.
+	NextProbe *v1.Time `json:"nextProbe,omitempty"`
+	// usage is how much of its quota windows the account has used, as far as the
+	// provider told. A window that is not listed is not known.
+	Usage []UsageWindowApplyConfiguration `json:"usage,omitempty"`
 	// lastTransitionTime is when the state last changed.
 	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`
 }
@@ -66,11 +75,40 @@ func (b *AccountStatusApplyConfiguration) WithReason(value string) *AccountStatu
 	return b
 }
 
+// WithMessage sets the Message field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Message field is set to the value of the last call.
+func (b *AccountStatusApplyConfiguration) WithMessage(value string) *AccountStatusApplyConfiguration {
+	b.Message = &value
+	return b
+}
+
 // WithUntil sets the Until field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Until field is set to the value of the last call.
 func (b *AccountStatusApplyConfiguration) WithUntil(value v1.Time) *AccountStatusApplyConfiguration {
 	b.Until = &value
+	return b
+}
+
+// WithNextProbe sets the NextProbe field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NextProbe field is set to the value of the last call.
+func (b *AccountStatusApplyConfiguration) WithNextProbe(value v1.Time) *AccountStatusApplyConfiguration {
+	b.NextProbe = &value
+	return b
+}
+
+// WithUsage adds the given value to the Usage field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Usage field.
+func (b *AccountStatusApplyConfiguration) WithUsage(values ...*UsageWindowApplyConfiguration) *AccountStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithUsage")
+		}
+		b.Usage = append(b.Usage, *values[i])
+	}
 	return b
 }
 

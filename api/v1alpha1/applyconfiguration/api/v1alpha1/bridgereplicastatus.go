@@ -33,6 +33,11 @@ type BridgeReplicaStatusApplyConfiguration struct {
 	Circuits []CircuitStateApplyConfiguration `json:"circuits,omitempty"`
 	// circuitsOmitted is how many did not fit into circuits.
 	CircuitsOmitted *int32 `json:"circuitsOmitted,omitempty"`
+	// routes says how the breaker of each upstream route is, those that are not
+	// closed first.
+	Routes []RouteStatusApplyConfiguration `json:"routes,omitempty"`
+	// routesOmitted is how many did not fit into routes.
+	RoutesOmitted *int32 `json:"routesOmitted,omitempty"`
 	// quarantine counts sessions whose anchor is not used.
 	Quarantine *ReplicaQuarantineApplyConfiguration `json:"quarantine,omitempty"`
 	// lanes says how full each lane is.
@@ -128,6 +133,27 @@ func (b *BridgeReplicaStatusApplyConfiguration) WithCircuits(values ...*CircuitS
 // If called multiple times, the CircuitsOmitted field is set to the value of the last call.
 func (b *BridgeReplicaStatusApplyConfiguration) WithCircuitsOmitted(value int32) *BridgeReplicaStatusApplyConfiguration {
 	b.CircuitsOmitted = &value
+	return b
+}
+
+// WithRoutes adds the given value to the Routes field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Routes field.
+func (b *BridgeReplicaStatusApplyConfiguration) WithRoutes(values ...*RouteStatusApplyConfiguration) *BridgeReplicaStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithRoutes")
+		}
+		b.Routes = append(b.Routes, *values[i])
+	}
+	return b
+}
+
+// WithRoutesOmitted sets the RoutesOmitted field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RoutesOmitted field is set to the value of the last call.
+func (b *BridgeReplicaStatusApplyConfiguration) WithRoutesOmitted(value int32) *BridgeReplicaStatusApplyConfiguration {
+	b.RoutesOmitted = &value
 	return b
 }
 

@@ -18,6 +18,8 @@ type CircuitStateApplyConfiguration struct {
 	Scope *apiv1alpha1.CircuitScope `json:"scope,omitempty"`
 	// key identifies it: 12 hex digits of a digest.
 	Key *string `json:"key,omitempty"`
+	// name of a route: host, API family and transport. Unset for a session.
+	Name *string `json:"name,omitempty"`
 	// state of the circuit.
 	State *apiv1alpha1.CircuitPosition `json:"state,omitempty"`
 	// reason is the kind of the newest failure, one CamelCase word such as
@@ -47,6 +49,14 @@ func (b *CircuitStateApplyConfiguration) WithScope(value apiv1alpha1.CircuitScop
 // If called multiple times, the Key field is set to the value of the last call.
 func (b *CircuitStateApplyConfiguration) WithKey(value string) *CircuitStateApplyConfiguration {
 	b.Key = &value
+	return b
+}
+
+// WithName sets the Name field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Name field is set to the value of the last call.
+func (b *CircuitStateApplyConfiguration) WithName(value string) *CircuitStateApplyConfiguration {
+	b.Name = &value
 	return b
 }
 

@@ -19,6 +19,10 @@ type LaneStatusApplyConfiguration struct {
 	Inflight *int32 `json:"inflight,omitempty"`
 	// queued turns.
 	Queued *int32 `json:"queued,omitempty"`
+	// mode says whether the lane is bounded.
+	Mode *apiv1alpha1.BulkheadMode `json:"mode,omitempty"`
+	// limit of turns at once. Unset with mode Unlimited.
+	Limit *int32 `json:"limit,omitempty"`
 }
 
 // LaneStatusApplyConfiguration constructs a declarative configuration of the LaneStatus type for use with
@@ -48,5 +52,21 @@ func (b *LaneStatusApplyConfiguration) WithInflight(value int32) *LaneStatusAppl
 // If called multiple times, the Queued field is set to the value of the last call.
 func (b *LaneStatusApplyConfiguration) WithQueued(value int32) *LaneStatusApplyConfiguration {
 	b.Queued = &value
+	return b
+}
+
+// WithMode sets the Mode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Mode field is set to the value of the last call.
+func (b *LaneStatusApplyConfiguration) WithMode(value apiv1alpha1.BulkheadMode) *LaneStatusApplyConfiguration {
+	b.Mode = &value
+	return b
+}
+
+// WithLimit sets the Limit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Limit field is set to the value of the last call.
+func (b *LaneStatusApplyConfiguration) WithLimit(value int32) *LaneStatusApplyConfiguration {
+	b.Limit = &value
 	return b
 }

@@ -22,8 +22,17 @@ type ReplicaAccountApplyConfiguration struct {
 	State *apiv1alpha1.AccountCondition `json:"state,omitempty"`
 	// reason explains the state in one CamelCase word.
 	Reason *string `json:"reason,omitempty"`
+	// since is when the proxy learned what the state is based on. Unset means that
+	// it has always been so for this proxy.
+	Since *v1.Time `json:"since,omitempty"`
 	// until is when the state ends by itself. Unset means not by itself.
 	Until *v1.Time `json:"until,omitempty"`
+	// nextProbe is when a turn is let through to see whether the state has ended
+	// before until. Unset means that none is.
+	NextProbe *v1.Time `json:"nextProbe,omitempty"`
+	// usage is how much of its quota windows the account has used, as far as the
+	// provider told. A window that is not listed is not known.
+	Usage []UsageWindowApplyConfiguration `json:"usage,omitempty"`
 }
 
 // ReplicaAccountApplyConfiguration constructs a declarative configuration of the ReplicaAccount type for use with
@@ -64,10 +73,39 @@ func (b *ReplicaAccountApplyConfiguration) WithReason(value string) *ReplicaAcco
 	return b
 }
 
+// WithSince sets the Since field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Since field is set to the value of the last call.
+func (b *ReplicaAccountApplyConfiguration) WithSince(value v1.Time) *ReplicaAccountApplyConfiguration {
+	b.Since = &value
+	return b
+}
+
 // WithUntil sets the Until field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Until field is set to the value of the last call.
 func (b *ReplicaAccountApplyConfiguration) WithUntil(value v1.Time) *ReplicaAccountApplyConfiguration {
 	b.Until = &value
+	return b
+}
+
+// WithNextProbe sets the NextProbe field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NextProbe field is set to the value of the last call.
+func (b *ReplicaAccountApplyConfiguration) WithNextProbe(value v1.Time) *ReplicaAccountApplyConfiguration {
+	b.NextProbe = &value
+	return b
+}
+
+// WithUsage adds the given value to the Usage field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Usage field.
+func (b *ReplicaAccountApplyConfiguration) WithUsage(values ...*UsageWindowApplyConfiguration) *ReplicaAccountApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithUsage")
+		}
+		b.Usage = append(b.Usage, *values[i])
+	}
 	return b
 }
