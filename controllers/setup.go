@@ -156,7 +156,7 @@ func (s setup) accountPool() error {
 		Client: s.mgr.GetClient(), Secrets: s.secrets, Status: s.status, Events: s.events, Clock: s.o.Clock,
 	}
 	return ctrl.NewControllerManagedBy(s.mgr).WithOptions(s.options()).
-		For(&v1alpha1.AccountPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.AccountPool{}, builder.WithPredicates(wake.SpecOrAnnotations())).
 		Watches(&v1alpha1.BridgePolicy{}, wake.Map(s.finder.PoolOfPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.BridgeReplica{}, wake.Reports(s.finder.PoolOf)).
 		Watches(&corev1.Pod{}, wake.Map(s.finder.PoolOf), builder.WithPredicates(wake.PodFacts())).
@@ -189,7 +189,7 @@ func (s setup) bridgePolicy() error {
 		Owns(&appsv1.Deployment{}, builder.WithPredicates(wake.DeploymentFacts())).
 		Owns(&corev1.Service{}).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(wake.Drift())).
-		Watches(&v1alpha1.AccountPool{}, wake.Map(s.finder.PoliciesOfPool), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.AccountPool{}, wake.Map(s.finder.PoliciesOfPool), builder.WithPredicates(wake.SpecOrAnnotations())).
 		Watches(&v1alpha1.CircuitPolicy{}, wake.Map(s.finder.PoliciesOfCircuit), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.BridgeReplica{}, wake.Reports(s.finder.PolicyOf)).
 		Watches(&corev1.Pod{}, wake.Map(s.finder.PolicyOf), builder.WithPredicates(wake.PodFacts())).

@@ -7,6 +7,8 @@
 // effective: defaults are applied before a bundle is made, never after.
 package bundle
 
+import "strings"
+
 // ContractVersion is the version of the types of this package. A proxy refuses
 // a bundle of another version and keeps serving the one it has.
 const ContractVersion = 1
@@ -39,8 +41,9 @@ type Bundle struct {
 	Drain     Drain     `json:"drain"`
 	Reporting Reporting `json:"reporting"`
 
-	// ResetCircuits closes every retry circuit that was opened under another
-	// value, or none. Empty = nothing is asked for.
+	// ResetCircuits closes every retry circuit and every breaker of a route that
+	// was opened under another value, or none. Empty = nothing is asked for.
+	// Pool.ResetCooldowns is the same for cool-downs.
 	ResetCircuits string `json:"resetCircuits,omitempty"`
 }
 
@@ -91,6 +94,19 @@ type Pool struct {
 	SingleAccount string    `json:"singleAccount,omitempty"`
 	CapacityScope string    `json:"capacityScope"`
 	Quotas        []Quota   `json:"quotas,omitempty"`
+	// ResetCooldowns ends every cool-down that began under another value, or none:
+	// TOKEN for all accounts, ACCOUNT=TOKEN for one (see CooldownReset). Empty =
+	// nothing is asked for.
+	ResetCooldowns string `json:"resetCooldowns,omitempty"`
+}
+
+// CooldownReset is ResetCooldowns taken apart: the account whose cool-downs end,
+// empty = of all; and the token of the wish, empty = there is none.
+func (p Pool) CooldownReset() (account, token string) {
+	if account, token, one := strings.Cut(p.ResetCooldowns, "="); one {
+		return account, token
+	}
+	return "", p.ResetCooldowns
 }
 
 // Provider is where the accounts of a pool are spent.

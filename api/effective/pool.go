@@ -23,6 +23,8 @@ func Pool(p *v1alpha1.AccountPool) (bundle.Pool, field.ErrorList) {
 		Provider:      provider(&p.Spec.Provider),
 		Strategy:      string(defaultStrategy),
 		CapacityScope: string(defaultCapacityScope),
+
+		ResetCooldowns: ResetCooldowns(p),
 	}
 	if s := p.Spec.Strategy; s != nil {
 		choose(&out.Strategy, s.Type)

@@ -62,7 +62,7 @@ func flips(s v1alpha1.BridgeReplicaStatus) v1alpha1.BridgeReplicaStatus {
 		ObservedConfig: s.ObservedConfig, Build: s.Build, Role: s.Role, Epoch: s.Epoch, Circuits: s.Circuits,
 	}
 	for _, a := range s.Accounts {
-		a.Inflight = 0
+		a.Inflight, a.Usage, a.Since, a.NextProbe = 0, nil, nil, nil
 		out.Accounts = append(out.Accounts, a)
 	}
 	if s.Sessions != nil && s.Sessions.Active == 0 && s.Sessions.Draining == 0 {

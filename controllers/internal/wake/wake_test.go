@@ -25,8 +25,14 @@ func TestNumbersAreNoFlip(t *testing.T) {
 		change func(*v1alpha1.BridgeReplicaStatus)
 		want   bool
 	}{
-		"sessions":      {func(s *v1alpha1.BridgeReplicaStatus) { s.Sessions.Active = 500 }, false},
-		"inflight":      {func(s *v1alpha1.BridgeReplicaStatus) { s.Accounts[0].Inflight = 9; s.Lanes[0].Inflight = 9 }, false},
+		"sessions": {func(s *v1alpha1.BridgeReplicaStatus) { s.Sessions.Active = 500 }, false},
+		"inflight": {func(s *v1alpha1.BridgeReplicaStatus) { s.Accounts[0].Inflight = 9; s.Lanes[0].Inflight = 9 }, false},
+		"usage": {func(s *v1alpha1.BridgeReplicaStatus) {
+			at := metav1.Now()
+			s.Accounts[0].NextProbe, s.Accounts[0].Since = &at, &at
+			s.Accounts[0].Usage = []v1alpha1.UsageWindow{{Window: "Primary", UsedPercent: 40}}
+		}, false},
+		"openings":      {func(s *v1alpha1.BridgeReplicaStatus) { s.Routes = []v1alpha1.RouteStatus{{Key: "a", Openings: 3}} }, false},
 		"sequence":      {func(s *v1alpha1.BridgeReplicaStatus) { s.ReportSequence++ }, false},
 		"drained":       {func(s *v1alpha1.BridgeReplicaStatus) { s.Sessions.Active = 0 }, true},
 		"account state": {func(s *v1alpha1.BridgeReplicaStatus) { s.Accounts[0].State = v1alpha1.AccountConditionCoolingDown }, true},

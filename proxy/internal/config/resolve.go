@@ -137,6 +137,9 @@ func (m *manifests) warnings(bridge foundBridge, pool foundPool, circuit foundCi
 	for _, w := range effective.AnnotationWarnings(bridge.object) {
 		warnings = append(warnings, bridge.where+": "+w.Message)
 	}
+	for _, w := range effective.PoolWarnings(pool.object) {
+		warnings = append(warnings, pool.where+": "+w.Message)
+	}
 	slices.Sort(warnings)
 	return slices.Compact(warnings)
 }
