@@ -71,13 +71,6 @@ func (r Report) FreshUntil(now time.Time) time.Time {
 	return until
 }
 
-// Account is the merged view of one account.
-type Account struct {
-	State  v1alpha1.AccountCondition
-	Reason string
-	Until  *metav1.Time
-}
-
 // Sessions are sums over fresh reports.
 type Sessions struct{ Active, Draining, Quarantined int32 }
 
@@ -100,6 +93,7 @@ type Merged struct {
 func Merge(list []Report, now time.Time) Merged {
 	m := Merged{SlotSessions: map[v1alpha1.SlotName]int32{}, Accounts: map[string]Account{}}
 	circuits := map[circuitKey]v1alpha1.CircuitState{}
+	accounts := map[string][]v1alpha1.ReplicaAccount{}
 	for _, r := range list {
 		until := r.FreshUntil(now)
 		if until.IsZero() {
@@ -111,8 +105,14 @@ func Merge(list []Report, now time.Time) Merged {
 			m.NextStale = until
 		}
 		m.add(r, circuits)
+		for _, a := range r.Replica.Status.Accounts {
+			accounts[a.Name] = append(accounts[a.Name], a)
+		}
 	}
 	m.finish(circuits)
+	for name, claims := range accounts {
+		m.Accounts[name] = mergeAccount(claims, now)
+	}
 	return m
 }
 
@@ -123,12 +123,6 @@ func (m *Merged) add(r Report, circuits map[circuitKey]v1alpha1.CircuitState) {
 		m.Sessions.Draining += s.Sessions.Draining
 		m.Sessions.Quarantined += s.Sessions.Quarantined
 		m.SlotSessions[r.Slot()] += s.Sessions.Active
-	}
-	for _, a := range s.Accounts {
-		seen := Account{State: a.State, Reason: a.Reason, Until: a.Until}
-		if have, ok := m.Accounts[a.Name]; !ok || worse(seen, have) {
-			m.Accounts[a.Name] = seen
-		}
 	}
 	m.Open += s.CircuitsOmitted
 	for _, c := range s.Circuits {
@@ -154,25 +148,6 @@ func (m *Merged) finish(circuits map[circuitKey]v1alpha1.CircuitState) {
 		}
 	}
 	slices.SortFunc(m.Circuits, moreTelling)
-}
-
-// severity orders account states: what needs a human before what passes by
-// itself, before what is fine.
-var severity = map[v1alpha1.AccountCondition]int{
-	v1alpha1.AccountConditionUnknown:        0,
-	v1alpha1.AccountConditionUsable:         1,
-	v1alpha1.AccountConditionDraining:       2,
-	v1alpha1.AccountConditionDisabled:       3,
-	v1alpha1.AccountConditionCoolingDown:    4,
-	v1alpha1.AccountConditionQuotaExhausted: 5,
-	v1alpha1.AccountConditionReauthRequired: 6,
-}
-
-func worse(a, b Account) bool {
-	if severity[a.State] != severity[b.State] {
-		return severity[a.State] > severity[b.State]
-	}
-	return unix(a.Until) > unix(b.Until)
 }
 
 // breadth orders scopes by how much traffic they stop.

@@ -85,33 +85,6 @@ func TestJoinTrustsOnlyThePodsOwnUID(t *testing.T) {
 	}
 }
 
-func TestTheWorstStateOfAnAccountWins(t *testing.T) {
-	account := func(state v1alpha1.AccountCondition, until *metav1.Time) func(*corev1.Pod, *v1alpha1.BridgeReplica) {
-		return func(_ *corev1.Pod, r *v1alpha1.BridgeReplica) {
-			r.Status.Accounts = []v1alpha1.ReplicaAccount{{Name: "a", State: state, Until: until}}
-		}
-	}
-	for name, tc := range map[string]struct {
-		first, second func(*corev1.Pod, *v1alpha1.BridgeReplica)
-		want          v1alpha1.AccountCondition
-		until         *metav1.Time
-	}{
-		"cooling beats usable":     {account("Usable", nil), account("CoolingDown", at(time.Minute)), "CoolingDown", at(time.Minute)},
-		"the longer cool-down":     {account("CoolingDown", at(time.Hour)), account("CoolingDown", at(time.Minute)), "CoolingDown", at(time.Hour)},
-		"reauth beats all":         {account("ReauthRequired", nil), account("QuotaExhausted", at(time.Minute)), "ReauthRequired", nil},
-		"usable beats not knowing": {account("Unknown", nil), account("Usable", nil), "Usable", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, order := range [][]Report{{report(0, tc.first), report(1, tc.second)}, {report(0, tc.second), report(1, tc.first)}} {
-				got := Merge(order, now).Accounts["a"]
-				if got.State != tc.want || !got.Until.Equal(tc.until) {
-					t.Errorf("got %s until %v, want %s until %v", got.State, got.Until, tc.want, tc.until)
-				}
-			}
-		})
-	}
-}
-
 func TestTheOrderOfReportsDoesNotMatter(t *testing.T) {
 	var list []Report
 	for i := range 8 {
