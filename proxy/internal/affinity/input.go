@@ -65,13 +65,15 @@ type Facts struct {
 	Store bool
 	// Generate is false for a prewarm.
 	Generate bool
-	Input    Input
+	// Files are the uploaded files that it refers to.
+	Files []string
+	Input Input
 }
 
 // Read scans a body that is known to be a valid JSON object. The strings of the
 // result share its memory, which must not change.
 func Read(body []byte) Facts {
-	f := Facts{Store: true, Generate: true}
+	f := Facts{Store: true, Generate: true, Files: files(body)}
 	gjson.Parse(view(body)).ForEach(func(name, value gjson.Result) bool {
 		switch name.Str {
 		case "model":

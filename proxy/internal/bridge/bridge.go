@@ -78,6 +78,17 @@ func (b *Bridge) StoreState() telemetry.StoreState {
 	return b.durable.state()
 }
 
+// PinFile notes which account a client's file was uploaded to: only there can a
+// turn use it. Safe for concurrent use; it does not wait.
+func (b *Bridge) PinFile(client, fileID, account string) { b.sessions.PinFile(client, fileID, account) }
+
+// FileAccount is the account that has a client's file; empty = nobody knows. The
+// error says that the store, which may know, does not answer.
+func (b *Bridge) FileAccount(ctx context.Context, client, fileID string) (string, error) {
+	pin, err := b.sessions.PinOf(ctx, client, []string{fileID})
+	return pin.Account, err
+}
+
 // Rebalance gives up the sessions that belong to another replica now, each as
 // soon as it has no turn.
 func (b *Bridge) Rebalance(ours func(affinity.Key) bool) { b.sessions.Rebalance(ours) }
@@ -206,6 +217,13 @@ func (b *Bridge) turn(ctx context.Context, req *Request) (*session.Turn, *failur
 			t.Key = owner.Key
 		}
 		t.Owner = owner
+	}
+	if len(facts.Files) > 0 {
+		pin, err := b.sessions.PinOf(ctx, req.Client, facts.Files)
+		if err != nil {
+			return nil, unknownOwner()
+		}
+		t.Pin = pin
 	}
 	if req.Forwarded != nil {
 		t.Key = *req.Forwarded // the other replica has seen the client itself

@@ -22,6 +22,7 @@ const (
 	ModelNotFound            = "model_not_found"
 	PreviousResponseNotFound = "previous_response_not_found"
 	NoAccounts               = "no_accounts"
+	OwnerConflict            = "continuity_owner_conflict"
 	UsageLimitReached        = "usage_limit_reached"
 	QueueTimeout             = "queue_timeout"
 	OwnerUnavailable         = "owner_account_unavailable"
@@ -72,23 +73,25 @@ var kinds = map[string]kind{
 	RequestTimeout:           {http.StatusRequestTimeout, typeInvalid, 0},
 	ModelNotFound:            {http.StatusNotFound, typeInvalid, 0},
 	PreviousResponseNotFound: {http.StatusBadRequest, typeInvalid, 0},
-	NoAccounts:               {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
-	UsageLimitReached:        {http.StatusTooManyRequests, UsageLimitReached, 60 * time.Second},
-	RateLimitExceeded:        {http.StatusTooManyRequests, typeRateLimit, 5 * time.Second},
-	QueueTimeout:             {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
-	OwnerUnavailable:         {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
-	Draining:                 {http.StatusServiceUnavailable, typeServer, 2 * time.Second},
-	StreamIncomplete:         {http.StatusBadGateway, typeServer, 0},
-	StreamIdleTimeout:        {http.StatusGatewayTimeout, typeServer, 0},
-	EventlessTimeout:         {http.StatusGatewayTimeout, typeServer, 0},
-	DownstreamOverflow:       {http.StatusBadGateway, typeServer, 0},
-	UpstreamConnect:          {http.StatusServiceUnavailable, typeServer, 2 * time.Second},
-	UpstreamProtocol:         {http.StatusBadGateway, typeServer, 0},
-	UpstreamError:            {http.StatusBadGateway, typeServer, 0},
-	UpstreamAuth:             {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
-	InternalError:            {http.StatusInternalServerError, typeServer, 0},
-	CircuitOpen:              {http.StatusServiceUnavailable, typeServer, time.Second},
-	OutcomeUnknown:           {http.StatusServiceUnavailable, typeServer, time.Second},
-	InstanceMismatch:         {http.StatusConflict, typeServer, time.Second},
-	StoreUnavailable:         {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
+	// Sending it again changes nothing, and of all statuses clients retry 400 least.
+	OwnerConflict:      {http.StatusBadRequest, typeInvalid, 0},
+	NoAccounts:         {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
+	UsageLimitReached:  {http.StatusTooManyRequests, UsageLimitReached, 60 * time.Second},
+	RateLimitExceeded:  {http.StatusTooManyRequests, typeRateLimit, 5 * time.Second},
+	QueueTimeout:       {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
+	OwnerUnavailable:   {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
+	Draining:           {http.StatusServiceUnavailable, typeServer, 2 * time.Second},
+	StreamIncomplete:   {http.StatusBadGateway, typeServer, 0},
+	StreamIdleTimeout:  {http.StatusGatewayTimeout, typeServer, 0},
+	EventlessTimeout:   {http.StatusGatewayTimeout, typeServer, 0},
+	DownstreamOverflow: {http.StatusBadGateway, typeServer, 0},
+	UpstreamConnect:    {http.StatusServiceUnavailable, typeServer, 2 * time.Second},
+	UpstreamProtocol:   {http.StatusBadGateway, typeServer, 0},
+	UpstreamError:      {http.StatusBadGateway, typeServer, 0},
+	UpstreamAuth:       {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
+	InternalError:      {http.StatusInternalServerError, typeServer, 0},
+	CircuitOpen:        {http.StatusServiceUnavailable, typeServer, time.Second},
+	OutcomeUnknown:     {http.StatusServiceUnavailable, typeServer, time.Second},
+	InstanceMismatch:   {http.StatusConflict, typeServer, time.Second},
+	StoreUnavailable:   {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
 }

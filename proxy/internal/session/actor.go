@@ -183,6 +183,8 @@ func (a *actor) handle(m any) {
 		a.fenced(m)
 	case recalled:
 		a.recalled(m)
+	case reread:
+		a.rereadDone(m)
 	case reset:
 		a.apply(Event{Reset: m.token})
 		a.persist()
@@ -296,6 +298,10 @@ func (a *actor) admit(f *flight) {
 		return
 	}
 	needs, refusal := Route(a.question(f, Target{}))
+	if refusal != nil && refusal.Code == failure.OwnerConflict && !f.reread && !a.services.Local {
+		a.rereadOwners(f)
+		return
+	}
 	if refusal == nil {
 		refusal = a.suppressed(f)
 	}
@@ -350,7 +356,7 @@ func (a *actor) advance() {
 			if next == nil {
 				next = f
 			}
-		case stageSent, stageSettled, stageRecalling:
+		case stageSent, stageSettled, stageRecalling, stageRereading:
 		}
 	}
 	if next != nil {
@@ -359,6 +365,6 @@ func (a *actor) advance() {
 }
 
 func (a *actor) question(f *flight, target Target) Question {
-	return Question{Facts: f.turn.Facts, Hard: a.key.Kind.Hard(), Owner: f.turn.Owner, Record: a.record,
+	return Question{Facts: f.turn.Facts, Hard: a.key.Kind.Hard(), Owner: f.turn.Owner, Pin: f.turn.Pin, Record: a.record,
 		Target: target, Whole: f.whole, Unowned: a.own.kept && !a.own.valid()}
 }

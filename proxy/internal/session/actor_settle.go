@@ -275,15 +275,17 @@ func (a *actor) settle(f *flight, end *failure.Failure) {
 	if f.lease != nil {
 		f.lease.Release()
 	}
-	for i, other := range a.flights {
-		if other == f {
-			a.flights = slices.Delete(a.flights, i, i+1) // leaves no pointer to the turn
-			break
-		}
-	}
+	a.unlist(f)
 	f.turn.Out.end(end)
 	a.idleSince = a.now()
 	a.registry.release(a)
+}
+
+// unlist takes a flight off the list; no pointer to its turn is left.
+func (a *actor) unlist(f *flight) {
+	if i := slices.Index(a.flights, f); i >= 0 {
+		a.flights = slices.Delete(a.flights, i, i+1)
+	}
 }
 
 // detach: the client is gone. What was not sent is dropped; what was sent gets a
@@ -311,7 +313,7 @@ func (a *actor) abandon(f *flight, end *failure.Failure) {
 	f.gone = true
 	f.turn.Out.end(end)
 	f.turn.Out.detach()
-	if f.link == nil && f.stage == stageRecalling {
+	if f.link == nil && (f.stage == stageRecalling || f.stage == stageRereading) {
 		a.settle(f, nil)
 		return
 	}

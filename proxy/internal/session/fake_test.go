@@ -292,6 +292,7 @@ func (b *bench) askWith(thread, body string, stay bool) *asked {
 		owner.MayPass = !known
 		t.Owner = owner
 	}
+	t.Pin, _ = b.registry.PinOf(context.Background(), "", facts.Files)
 	a := &asked{Turn: t}
 	a.detach = b.registry.Submit(t)
 	synctest.Wait()

@@ -52,6 +52,7 @@ type Question struct {
 	Facts  affinity.Facts
 	Hard   bool // whether the session key promises continuity
 	Owner  Owner
+	Pin    Pin
 	Record Record
 	Target Target
 	// Whole says that this turn must go without an anchor: one was denied or
@@ -105,6 +106,14 @@ func (q Question) clientAnchor() bool { return q.Facts.PreviousResponseID != "" 
 
 // Route says what q needs. It does not look at q.Target.
 func Route(q Question) (Needs, *failure.Failure) {
+	needs, refusal := route(q)
+	if refusal != nil {
+		return needs, refusal
+	}
+	return q.Pin.bind(needs, q.clientAnchor())
+}
+
+func route(q Question) (Needs, *failure.Failure) {
 	needs := Needs{Prefer: q.Record.Account}
 	switch {
 	case q.clientAnchor():
@@ -138,8 +147,13 @@ func routeClientAnchor(q Question, needs Needs) (Needs, *failure.Failure) {
 		return needs, nil
 	}
 	needs.Only, needs.Prefer = q.Owner.Account, q.Owner.Account
-	if a := q.Record.Anchor; a.is(q.Facts.PreviousResponseID) && a.Status == AnchorDead && !q.Owner.Stored {
-		return needs, anchorGone("anchor_dead")
+	if a := q.Record.Anchor; a.is(q.Facts.PreviousResponseID) {
+		if a.Status == AnchorDead && !q.Owner.Stored {
+			return needs, anchorGone("anchor_dead")
+		}
+		if a.Account != q.Owner.Account && !q.Unowned {
+			return needs, ownerConflict()
+		}
 	}
 	if !q.Owner.Stored {
 		needs.Connection = q.Owner.Connection

@@ -21,6 +21,7 @@ type Registry struct {
 	services Services
 	owners   *owners
 	aliases  *aliases
+	pins     *cache[string, string] // the accounts of files, by alias
 	world    world
 
 	generation atomic.Uint64
@@ -61,7 +62,7 @@ func newRegistry(s Services, w world) *Registry {
 		s.MaxSessions = DefaultMaxSessions
 	}
 	r := &Registry{
-		services: s, owners: newOwners(), aliases: newAliases(), world: w,
+		services: s, owners: newOwners(), aliases: newAliases(), pins: newCache[string, string](maxPins), world: w,
 		sessions: map[affinity.Key]*entry{}, recent: list.New(), refused: map[string]time.Time{}, unwell: map[*actor]notice{},
 	}
 	// Generations mean something in this process alone: another one's must not be

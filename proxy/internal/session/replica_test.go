@@ -47,6 +47,13 @@ func (f *faulty) Claim(ctx context.Context, key store.Key, me store.Holder, fenc
 	return f.Store.Claim(ctx, key, me, fence, lease)
 }
 
+func (f *faulty) Alias(ctx context.Context, name string) ([]byte, error) {
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	return f.Store.Alias(ctx, name)
+}
+
 func (f *faulty) Renew(ctx context.Context, keys []store.Held, lease time.Duration) []error {
 	if err := f.wait(ctx); err != nil {
 		all := make([]error, len(keys))

@@ -25,8 +25,10 @@ type Turn struct {
 	Body    []byte
 	Facts   affinity.Facts
 	Runtime *config.Runtime
-	// Owner is what is known of the client's own anchor.
+	// Owner is what is known of the client's own anchor, and Pin of its files. The
+	// session asks once more where they disagree.
 	Owner Owner
+	Pin   Pin
 	// TurnState is the token handed to the client; it becomes an alias of the
 	// session. Echoed says that the client brought it, so that it continues a
 	// turn of its own.
@@ -85,6 +87,8 @@ type flight struct {
 	duplicate     bool
 	// first is the first answer of an account that said no; it stands if all do.
 	first *failure.Failure
+	// reread: whose its anchor and its files are was asked once more.
+	reread bool
 
 	responseID string
 	outputs    []affinity.Output
@@ -113,6 +117,7 @@ const (
 	stageSent                   // until the response ends
 	stagePausing                // before it is sent again
 	stageRecalling              // its answer is read from the store
+	stageRereading              // whose its anchor and files are is read from the store
 	stageSettled
 )
 
@@ -184,5 +189,5 @@ func (l *link) free() bool {
 func (t *Turn) lighten() {
 	t.Body = nil
 	t.Facts.Model, t.Facts.PreviousResponseID = clone(t.Facts.Model), clone(t.Facts.PreviousResponseID)
-	t.Facts.PromptCacheKey, t.Facts.Input = "", affinity.Input{}
+	t.Facts.PromptCacheKey, t.Facts.Input, t.Facts.Files = "", affinity.Input{}, nil
 }
