@@ -133,6 +133,23 @@ func TestScenario78_AStaleIndexIsReadOnceMore(t *testing.T) {
 	}
 }
 
+// The memory of where a file lies is read once more too.
+func TestScenario78_AStalePinIsReadOnceMore(t *testing.T) {
+	inReplicas(t, func(t *testing.T, shared store.Store) {
+		r := newReplica(t, shared, "one", "1", twoAccounts)
+		defer r.quit()
+		r.registry.PinFile("", "file-1", "a")
+		r.registry.PinFile("", "file-2", "a")
+		synctest.Wait()
+		r.registry.pins.put(fileAlias("", "file-2"), "b")
+		a := r.ask("t", withFiles("file-1", "file-2"))
+		if code := a.code(); code != "" || r.sent() != 1 || r.newest().account != "a" {
+			t.Fatalf("%q, %d requests", code, r.sent())
+		}
+		a.detach()
+	})
+}
+
 // A client that leaves while the store is asked leaves nothing behind.
 func TestAClientLeavesWhileOwnersAreReread(t *testing.T) {
 	inReplicas(t, func(t *testing.T, shared store.Store) {
@@ -143,8 +160,13 @@ func TestAClientLeavesWhileOwnersAreReread(t *testing.T) {
 		owner.Account = "elsewhere"
 		r.registry.owners.put("r0", "", owner)
 		r.store.setCut(true)
+		rows := len(r.counts.rows)
 		a := r.ask("t", `{"model":"m","store":false,"previous_response_id":"r0","input":[{"role":"user","content":"x"}]}`)
 		a.detach()
+		synctest.Wait()
+		if len(r.counts.rows) != rows {
+			t.Fatalf("it is told as an attempt: %v", r.counts.rows)
+		}
 		pass(lookupTimeout)
 		r.store.setCut(false)
 		if n := r.registry.Counts().Active; n != 0 || r.inflight() != 0 {
