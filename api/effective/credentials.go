@@ -39,7 +39,8 @@ type Unresolved struct {
 	// Store says that it is about the password of the store.
 	Store bool
 	// Reason is one of v1alpha1.ReasonSecretNotFound, ReasonKeyNotFound,
-	// ReasonInvalidValue and ReasonNotYetEffective.
+	// ReasonInvalidValue and, of a login, ReasonLoginPending, ReasonReauthRequired,
+	// ReasonRefreshUncertain, ReasonIssuerUnreachable and ReasonIssuerRefused.
 	Reason string
 	// Message is one sentence with the way out.
 	Message string
@@ -59,7 +60,7 @@ func Credentials(p *v1alpha1.AccountPool, b *v1alpha1.BridgePolicy, lookup Looku
 		if a.State == v1alpha1.AccountDisabled {
 			continue
 		}
-		credential, problem := accountCredential(a, lookup)
+		credential, problem := accountCredential(p.Name, a, lookup)
 		if problem != nil {
 			problem.Account = a.Name
 			problems = append(problems, *problem)
@@ -102,7 +103,7 @@ func storePassword(ref v1alpha1.SecretKeyReference, lookup Lookup) (string, *Unr
 	return "", problem
 }
 
-func accountCredential(a *v1alpha1.Account, lookup Lookup) (bundle.Credential, *Unresolved) {
+func accountCredential(pool string, a *v1alpha1.Account, lookup Lookup) (bundle.Credential, *Unresolved) {
 	switch {
 	case a.APIKey != nil:
 		value, problem := secretValue(a.APIKey.SecretRef, lookup)
@@ -111,11 +112,7 @@ func accountCredential(a *v1alpha1.Account, lookup Lookup) (bundle.Credential, *
 		}
 		return apiKey(a.APIKey.SecretRef, value)
 	case a.OAuth != nil:
-		value, problem := secretValue(a.OAuth.SeedSecretRef, lookup)
-		if problem != nil {
-			return bundle.Credential{}, problem
-		}
-		return login(a.OAuth.SeedSecretRef, value)
+		return login(pool, a, lookup)
 	default:
 		return bundle.Credential{}, &Unresolved{
 			Reason: v1alpha1.ReasonInvalidValue, Message: "account has neither apiKey nor oauth: add one",

@@ -93,20 +93,20 @@ func TestAccountCredentials(t *testing.T) {
 		"auth.json to be refreshed": {
 			oauth:  true,
 			value:  `{"tokens":{"refresh_token":"` + canary + `"}}`,
-			reason: v1alpha1.ReasonNotYetEffective,
-			says:   "later version",
+			reason: v1alpha1.ReasonLoginPending,
+			says:   "about to exchange",
 		},
 		"refresh token": {
 			oauth:  true,
 			value:  "rt_" + canary,
-			reason: v1alpha1.ReasonNotYetEffective,
-			says:   "apiKey, or an auth.json with tokens.access_token",
+			reason: v1alpha1.ReasonLoginPending,
+			says:   "an auth.json with tokens.access_token",
 		},
 		"refresh token with dots": {
 			oauth:  true,
 			value:  "rt." + canary + ".x",
-			reason: v1alpha1.ReasonNotYetEffective,
-			says:   "later version",
+			reason: v1alpha1.ReasonLoginPending,
+			says:   "about to exchange",
 		},
 		"auth.json with an API key": {
 			oauth:  true,

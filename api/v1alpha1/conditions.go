@@ -81,6 +81,9 @@ const (
 	ReasonRefreshing        = "Refreshing"
 	ReasonReauthRequired    = "ReauthRequired"
 	ReasonIssuerUnreachable = "IssuerUnreachable"
+	ReasonIssuerRefused     = "IssuerRefused"
+	ReasonRefreshUncertain  = "RefreshUncertain"
+	ReasonLoginPending      = "LoginPending"
 	ReasonNotApplicable     = "NotApplicable"
 )
 

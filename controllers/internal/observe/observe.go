@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/causeway-dev/causeway/api/bundle"
+	apieffective "github.com/causeway-dev/causeway/api/effective"
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
 	"github.com/causeway-dev/causeway/controllers/internal/effective"
 	"github.com/causeway-dev/causeway/controllers/internal/plan"
@@ -133,7 +134,8 @@ func PolicySecrets(policy *v1alpha1.BridgePolicy, pool *v1alpha1.AccountPool) []
 	return slices.Compact(names)
 }
 
-// PoolSecrets names the Secrets that a pool refers to, sorted.
+// PoolSecrets names the Secrets that a pool refers to and those in which the
+// operator keeps its logins, sorted.
 func PoolSecrets(pool *v1alpha1.AccountPool) []string {
 	var names []string
 	for _, a := range pool.Spec.Accounts {
@@ -141,7 +143,7 @@ func PoolSecrets(pool *v1alpha1.AccountPool) []string {
 			names = append(names, a.APIKey.SecretRef.Name)
 		}
 		if a.OAuth != nil {
-			names = append(names, a.OAuth.SeedSecretRef.Name)
+			names = append(names, a.OAuth.SeedSecretRef.Name, apieffective.LoginSecretName(pool.Name, a.Name))
 		}
 	}
 	slices.Sort(names)
