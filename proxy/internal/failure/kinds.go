@@ -26,6 +26,7 @@ const (
 	UsageLimitReached        = "usage_limit_reached"
 	QueueTimeout             = "queue_timeout"
 	OwnerUnavailable         = "owner_account_unavailable"
+	UpstreamUnavailable      = "upstream_unavailable"
 	Draining                 = "draining"
 	StreamIncomplete         = "stream_incomplete"
 	StreamIdleTimeout        = "stream_idle_timeout"
