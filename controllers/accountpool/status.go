@@ -2,6 +2,7 @@ package accountpool
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,7 +12,6 @@ import (
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
 	"github.com/causeway-dev/causeway/controllers/internal/conditions"
 	"github.com/causeway-dev/causeway/controllers/internal/effective"
-	"github.com/causeway-dev/causeway/controllers/internal/notify"
 	"github.com/causeway-dev/causeway/controllers/internal/reports"
 	"github.com/causeway-dev/causeway/controllers/internal/status"
 )
@@ -21,17 +21,19 @@ import (
 func statusOf(w world, now time.Time) (*v1alpha1.AccountPool, time.Duration) {
 	pool := w.pool.DeepCopy()
 	resolved, errs := apieffective.Pool(pool)
-	_, unresolved := apieffective.Credentials(pool, nil, func(name string) (map[string][]byte, bool) {
+	lookup := func(name string) (map[string][]byte, bool) {
 		data, ok := w.secrets[name]
 		return data, ok
-	})
+	}
+	_, unresolved := apieffective.Credentials(pool, nil, lookup)
 	merged := reports.Merge(w.reports, now)
 	s := &pool.Status
 	s.ObservedGeneration = pool.Generation
-	s.EffectiveHash = effective.Hash(resolved)
+	s.EffectiveHash = hashOf(resolved)
 	s.BoundPolicies = status.Bound(w.policies)
-	s.Accounts = accountsOf(pool, resolved.Accounts, unresolved, merged, now)
+	s.Accounts = accountsOf(pool, resolved.Accounts, findings{unresolved, merged, lookup}, now)
 	s.Totals = totalsOf(s.Accounts)
+	s.Unusable = unusableOf(s.Accounts)
 
 	l := conditions.From(s.Conditions, pool.Generation, now)
 	if len(errs) > 0 {
@@ -40,8 +42,11 @@ func statusOf(w world, now time.Time) (*v1alpha1.AccountPool, time.Duration) {
 		l.True(v1alpha1.ConditionAccepted, v1alpha1.ReasonValid, "The spec is valid.")
 	}
 	setSecretsResolved(l, unresolved)
-	setUsable(l, pool, s)
-	setRefreshHealthy(l, resolved.Accounts)
+	setUsable(l, s)
+	setRefreshHealthy(l, pool, lookup)
+	for _, warning := range apieffective.PoolWarnings(pool) {
+		l.True(v1alpha1.ConditionWarning, warning.Reason, warning.Message)
+	}
 	reason, message, ok := conditions.Effective(apieffective.NotYetEffective(pool))
 	l.Set(v1alpha1.ConditionFullyEffective, statusIf(ok), reason, message)
 	l.Summarize(v1alpha1.ConditionReady, v1alpha1.ReasonReady, "The pool can be used.",
@@ -55,6 +60,12 @@ func statusOf(w world, now time.Time) (*v1alpha1.AccountPool, time.Duration) {
 	return pool, wait
 }
 
+// hashOf leaves out what is a wish and no setting.
+func hashOf(p bundle.Pool) string {
+	p.ResetCooldowns = ""
+	return effective.Hash(p)
+}
+
 func statusIf(ok bool) metav1.ConditionStatus {
 	if ok {
 		return metav1.ConditionTrue
@@ -62,56 +73,27 @@ func statusIf(ok bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
+// setSecretsResolved is about what manifests refer to; how a login fares that was
+// found is told by RefreshHealthy.
 func setSecretsResolved(l *conditions.List, unresolved []apieffective.Unresolved) {
 	const kind = v1alpha1.ConditionSecretsResolved
-	if len(unresolved) == 0 {
+	missing := slices.DeleteFunc(slices.Clone(unresolved), func(u apieffective.Unresolved) bool { return !ofManifest[u.Reason] })
+	if len(missing) == 0 {
 		l.True(kind, v1alpha1.ReasonResolved, "The credentials of all enabled accounts are resolved.")
 		return
 	}
-	first := unresolved[0]
+	first := missing[0]
 	message := fmt.Sprintf("Account %s: %s", first.Account, first.Message)
-	if n := len(unresolved) - 1; n > 0 {
+	if n := len(missing) - 1; n > 0 {
 		message += fmt.Sprintf(" (and %d more)", n)
 	}
 	l.False(kind, first.Reason, message)
 }
 
-// accountsOf lists the accounts in the order of the manifest.
-func accountsOf(
-	pool *v1alpha1.AccountPool, accounts []bundle.Account, unresolved []apieffective.Unresolved, m reports.Merged, now time.Time,
-) []v1alpha1.AccountStatus {
-	broken := map[string]string{}
-	for _, u := range unresolved {
-		broken[u.Account] = u.Reason
-	}
-	before := map[string]v1alpha1.AccountStatus{}
-	for _, a := range pool.Status.Accounts {
-		before[a.Name] = a
-	}
-	list := make([]v1alpha1.AccountStatus, 0, len(accounts))
-	for _, a := range accounts[:min(len(accounts), v1alpha1.MaxStatusAccounts)] {
-		s := v1alpha1.AccountStatus{Name: a.Name, Kind: v1alpha1.AccountKind(a.Kind)}
-		seen, reported := m.Accounts[a.Name]
-		switch {
-		case a.State == bundle.AccountDisabled:
-			s.State = v1alpha1.AccountConditionDisabled
-		case broken[a.Name] != "":
-			s.State, s.Reason = v1alpha1.AccountConditionUnknown, broken[a.Name]
-		case a.State == bundle.AccountDraining:
-			s.State = v1alpha1.AccountConditionDraining
-		case reported:
-			s.State, s.Reason, s.Until = seen.State, seen.Reason, seen.Until
-		default:
-			s.State, s.Reason = v1alpha1.AccountConditionUnknown, v1alpha1.ReasonNoReports
-		}
-		at := metav1.NewTime(now).Rfc3339Copy()
-		s.LastTransitionTime = &at
-		if old, ok := before[a.Name]; ok && old.State == s.State && old.LastTransitionTime != nil {
-			s.LastTransitionTime = old.LastTransitionTime
-		}
-		list = append(list, s)
-	}
-	return list
+// ofManifest are the reasons that a change of a manifest or of its Secret ends.
+var ofManifest = map[string]bool{
+	v1alpha1.ReasonSecretNotFound: true, v1alpha1.ReasonKeyNotFound: true,
+	v1alpha1.ReasonInvalidValue: true, v1alpha1.ReasonNotAllowed: true,
 }
 
 func totalsOf(accounts []v1alpha1.AccountStatus) *v1alpha1.AccountTotals {
@@ -130,72 +112,64 @@ func totalsOf(accounts []v1alpha1.AccountStatus) *v1alpha1.AccountTotals {
 	return t
 }
 
-// setUsable looks only at accounts that shall take turns.
-func setUsable(l *conditions.List, pool *v1alpha1.AccountPool, s *v1alpha1.AccountPoolStatus) {
-	const kind = v1alpha1.ConditionUsable
-	enabled := false
-	for _, a := range pool.Spec.Accounts {
-		enabled = enabled || a.State == "" || a.State == v1alpha1.AccountEnabled
-	}
-	switch t := s.Totals; {
-	case t.Usable > 0:
-		l.True(kind, v1alpha1.ReasonAccountsUsable, "At least one account can take a turn.")
-	case !enabled:
-		l.False(kind, v1alpha1.ReasonNoAccountEnabled, "No account is enabled.")
-	case t.CoolingDown > 0:
-		l.False(kind, v1alpha1.ReasonAllCoolingDown, "No account can take a turn; some will by themselves, see status.accounts.")
-	case t.ReauthRequired > 0:
-		l.False(kind, v1alpha1.ReasonAllReauthRequired, "No account can take a turn; some need a new login.")
-	default:
-		l.Unknown(kind, v1alpha1.ReasonNoReports, "No proxy has reported about these accounts.")
-	}
-}
-
-func setRefreshHealthy(l *conditions.List, accounts []bundle.Account) {
+// setRefreshHealthy tells of the login that is in the worst state, of the first
+// such in the manifest.
+func setRefreshHealthy(l *conditions.List, pool *v1alpha1.AccountPool, lookup apieffective.Lookup) {
 	const kind = v1alpha1.ConditionRefreshHealthy
-	for _, a := range accounts {
-		if a.Kind == bundle.KindOAuth {
-			l.Unknown(kind, v1alpha1.ReasonNotYetEffective, "Logins are used as they are in their Secret; this version does not refresh them.")
-			return
+	logins := loginsOf(pool, lookup)
+	if len(logins) == 0 {
+		l.True(kind, v1alpha1.ReasonNotApplicable, "No account needs to be refreshed.")
+		return
+	}
+	worst, troubled := logins[0], 0
+	for _, one := range logins {
+		if trouble[one.login.State] > trouble[worst.login.State] {
+			worst = one
+		}
+		if trouble[one.login.State] > 0 {
+			troubled++
 		}
 	}
-	l.True(kind, v1alpha1.ReasonNotApplicable, "No account needs to be refreshed.")
+	if worst.login.State == "" {
+		l.Unknown(kind, v1alpha1.ReasonLoginPending, fmt.Sprintf("Account %s: its login has not been taken over yet.", worst.account.Name))
+		return
+	}
+	if troubled == 0 {
+		l.True(kind, v1alpha1.ReasonRefreshing, "All logins are refreshed in time.")
+		return
+	}
+	reason, message := worst.login.Problem(worst.account)
+	if troubled > 1 {
+		message += " (other accounts have trouble, too; status.accounts says which)"
+	}
+	l.False(kind, reason, fmt.Sprintf("Account %s: %s.", worst.account.Name, message))
 }
 
-// eventsOf lists what people must know about accounts, from the change between
-// two statuses. It is pure.
-func eventsOf(before, after *v1alpha1.AccountPool) []notify.Event {
-	was := map[string]v1alpha1.AccountCondition{}
-	for _, a := range before.Status.Accounts {
-		was[a.Name] = a.State
-	}
-	var list []notify.Event
-	for _, a := range after.Status.Accounts {
-		old := was[a.Name]
-		switch {
-		case old == a.State:
-		case a.State == v1alpha1.AccountConditionReauthRequired:
-			list = append(list, notify.Event{Warning: true, Reason: v1alpha1.EventReauthRequired, Action: v1alpha1.ActionReconcile,
-				Note: fmt.Sprintf("Account %s needs a new login", a.Name)})
-		case a.State == v1alpha1.AccountConditionQuotaExhausted,
-			a.State == v1alpha1.AccountConditionCoolingDown && old == v1alpha1.AccountConditionUsable:
-			list = append(list, notify.Event{Reason: v1alpha1.EventAccountUnusable, Action: v1alpha1.ActionReconcile,
-				Note: fmt.Sprintf("Account %s takes no turns: %s", a.Name, a.State)})
-		case a.State == v1alpha1.AccountConditionUsable && unusable[old]:
-			list = append(list, notify.Event{Reason: v1alpha1.EventAccountRecovered, Action: v1alpha1.ActionReconcile,
-				Note: fmt.Sprintf("Account %s takes turns again", a.Name)})
+// accountLogin is an account with what the operator keeps of its login; the
+// state is empty when it keeps nothing.
+type accountLogin struct {
+	account *v1alpha1.Account
+	login   apieffective.Login
+}
+
+// loginsOf are the logins of all OAuth accounts that shall take turns.
+func loginsOf(pool *v1alpha1.AccountPool, lookup apieffective.Lookup) []accountLogin {
+	var list []accountLogin
+	for i := range pool.Spec.Accounts {
+		a := &pool.Spec.Accounts[i]
+		if a.OAuth == nil || a.State == v1alpha1.AccountDisabled {
+			continue
 		}
-	}
-	is := conditions.Find(after.Status.Conditions, v1alpha1.ConditionSecretsResolved)
-	old := conditions.Find(before.Status.Conditions, v1alpha1.ConditionSecretsResolved)
-	if is.Status == metav1.ConditionFalse && (old == nil || old.Message != is.Message || old.Status != is.Status) {
-		list = append(list, notify.Event{Warning: true, Reason: v1alpha1.EventRefsNotResolved, Action: v1alpha1.ActionResolve, Note: is.Message})
+		login, _ := apieffective.HeldLogin(pool.Name, a.Name, lookup)
+		list = append(list, accountLogin{account: a, login: login})
 	}
 	return list
 }
 
-var unusable = map[v1alpha1.AccountCondition]bool{
-	v1alpha1.AccountConditionCoolingDown:    true,
-	v1alpha1.AccountConditionQuotaExhausted: true,
-	v1alpha1.AccountConditionReauthRequired: true,
+// trouble orders states of logins by who has to act: a human before the operator.
+var trouble = map[apieffective.LoginState]int{
+	apieffective.LoginUnreachable: 1,
+	apieffective.LoginUncertain:   2,
+	apieffective.LoginRefused:     3,
+	apieffective.LoginReauth:      4,
 }
