@@ -61,17 +61,6 @@ func AllStates() []string {
 	return []string{Usable, CoolingDown, QuotaExhausted, ReauthRequired, Disabled, Draining, Unknown}
 }
 
-// Reasons of cool-downs. ReasonQuotaExhausted shows as the state QuotaExhausted,
-// ReasonAuthRejected as ReauthRequired, all others as CoolingDown.
-const (
-	ReasonRateLimited    = "RateLimited"
-	ReasonQuotaExhausted = "QuotaExhausted"
-	ReasonAuthRejected   = "AuthRejected"
-	ReasonConnectFailed  = "ConnectFailed"
-	// ReasonNoCredential is why an account is Unknown; it is no cool-down.
-	ReasonNoCredential = "NoCredential"
-)
-
 // MaxCoolDown bounds every cool-down, so that none is a latch without exit. The
 // longest quota window of the providers is a week.
 const MaxCoolDown = 7 * 24 * time.Hour

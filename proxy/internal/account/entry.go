@@ -76,17 +76,6 @@ func (e *entry) forgettable(now time.Time) bool {
 	return !e.present && e.inflight == 0 && reason == ""
 }
 
-func stateOf(reason string) string {
-	switch reason {
-	case ReasonQuotaExhausted:
-		return QuotaExhausted
-	case ReasonAuthRejected:
-		return ReauthRequired
-	default:
-		return CoolingDown
-	}
-}
-
 // backoff is base doubled with each incident, at most limit.
 func backoff(base, limit time.Duration, incidents int) time.Duration {
 	d := base
