@@ -27,7 +27,7 @@ var (
 
 // subject is a store under test, with what moves its clock.
 type subject struct {
-	Store
+	Backend
 	t       *testing.T
 	advance func(time.Duration)
 }
@@ -154,8 +154,8 @@ func equal(t *testing.T, got, want any) {
 }
 
 // testContract is what every Store has to do. Each test gets a store of its own.
-func testContract(t *testing.T, open func(*testing.T) (Store, func(time.Duration))) {
-	for _, group := range []map[string]func(subject){ownership, values, aliases, turns, transcripts, repeats} {
+func testContract(t *testing.T, open func(*testing.T) (Backend, func(time.Duration))) {
+	for _, group := range []map[string]func(subject){ownership, values, aliases, turns, transcripts, repeats, boards} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
 				s, advance := open(t)

@@ -31,6 +31,7 @@ type memory struct {
 
 	aliases *shelf[string, []byte]
 	records *records
+	boards  *shelf[string, *board]
 }
 
 type memoryEntry struct {
@@ -49,10 +50,11 @@ type memoryEntry struct {
 // bridge without Redis. It is bounded and cheap: no goroutine, no IO. now is the
 // clock of its leases and lives. Ownership works as in every Store, so that
 // several simulated replicas can share one.
-func NewMemory(now func() time.Time) Store {
+func NewMemory(now func() time.Time) Backend {
 	return &memory{
 		now: now, entries: map[Key]*memoryEntry{}, free: list.New(), held: list.New(),
 		aliases: newShelf[string, []byte](maxAliases, nil), records: newRecords(),
+		boards: newShelf[string, *board](maxBoards, nil),
 	}
 }
 

@@ -16,7 +16,7 @@ func (c *fakeClock) advance(d time.Duration) { c.now = c.now.Add(d) }
 func newClock() *fakeClock { return &fakeClock{now: time.Unix(1_800_000_000, 0)} }
 
 func TestMemory(t *testing.T) {
-	testContract(t, func(*testing.T) (Store, func(time.Duration)) {
+	testContract(t, func(*testing.T) (Backend, func(time.Duration)) {
 		clock := newClock()
 		return NewMemory(clock.read), clock.advance
 	})

@@ -15,7 +15,7 @@ import (
 // A store stays what it was opened as: a process whose addresses, TLS or password
 // change has to be restarted to use them. The operator does that for a change of
 // spec.store (it is part of a pod's revision), not for one of the Secret.
-func Open(b bundle.Bundle, c bundle.Credentials, roots *x509.CertPool) (Store, error) {
+func Open(b bundle.Bundle, c bundle.Credentials, roots *x509.CertPool) (Backend, error) {
 	switch b.Store.Type {
 	case bundle.StoreMemory:
 		return NewMemory(time.Now), nil

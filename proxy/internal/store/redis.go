@@ -61,7 +61,7 @@ type redisClient struct {
 // NewRedis makes a Store on a server that speaks Redis' protocol. It does not
 // connect: a server that is away shows as ErrUnavailable, and is used as soon as
 // it is back. Each operation takes 2 seconds at most and is tried once.
-func NewRedis(o RedisOptions) (Store, error) {
+func NewRedis(o RedisOptions) (Backend, error) {
 	if len(o.Addresses) == 0 || o.Namespace == "" || o.Bridge == "" {
 		return nil, errors.New("a Redis store needs an address, and namespace and name of the bridge")
 	}

@@ -26,7 +26,7 @@ import (
 
 func TestRedis(t *testing.T) {
 	s := startServer(t)
-	testContract(t, func(t *testing.T) (Store, func(time.Duration)) {
+	testContract(t, func(t *testing.T) (Backend, func(time.Duration)) {
 		r := s.store(t)
 		return r, func(d time.Duration) { r.advance(t, d) }
 	})
@@ -59,7 +59,7 @@ func startCluster(t *testing.T) (a, b *server) {
 
 func TestRedisCluster(t *testing.T) {
 	a, b := startCluster(t)
-	testContract(t, func(t *testing.T) (Store, func(time.Duration)) {
+	testContract(t, func(t *testing.T) (Backend, func(time.Duration)) {
 		r := openRedis(t, RedisOptions{Addresses: []string{a.addr, b.addr}})
 		return r, func(d time.Duration) { r.advance(t, d) }
 	})
@@ -216,6 +216,7 @@ func TestEverythingInRedisExpires(t *testing.T) {
 		s.Save(ctx, h, 1, nil, time.Minute), s.PutAlias(ctx, "n", nil, time.Minute), s.Drain(ctx, h),
 		s.PutTurn(ctx, h, Turn{Fingerprint: "f", Attempt: 1, State: TurnUnknown}, time.Minute),
 		s.PutTurn(ctx, h, Turn{Fingerprint: "g", Attempt: 1, State: TurnUnknown}, time.Second),
+		s.PutNote(ctx, "b", "n", nil, time.Minute), s.PutNote(ctx, "b", "m", nil, time.Second),
 		s.AppendEvents(ctx, h, "f", 1, 0, raw("e"), time.Minute), s.Renew(ctx, []Held{h}, lease)[0], s.Release(ctx, h),
 	} {
 		if err != nil {
@@ -223,7 +224,7 @@ func TestEverythingInRedisExpires(t *testing.T) {
 		}
 	}
 	keys := c.Keys(ctx, "*").Val()
-	if len(keys) != 4 {
+	if len(keys) != 5 {
 		t.Fatalf("keys %v", keys)
 	}
 	for _, k := range keys {

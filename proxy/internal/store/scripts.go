@@ -7,6 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+//go:embed lua/clock.lua
+var luaClock string
+
 //go:embed lua/entry.lua
 var luaEntry string
 
@@ -35,6 +38,10 @@ var (
 	luaDropTurn string
 	//go:embed lua/append.lua
 	luaAppend string
+	//go:embed lua/putnote.lua
+	luaPutNote string
+	//go:embed lua/notes.lua
+	luaNotes string
 )
 
 // Each operation is one script: the server runs it as a whole, so that what it
@@ -49,6 +56,10 @@ var (
 	scriptPutTurn  = script(luaEntry, luaOwned, luaTurn, luaPutTurn)
 	scriptDropTurn = script(luaEntry, luaOwned, luaTurn, luaDropTurn)
 	scriptAppend   = script(luaEntry, luaOwned, luaTurn, luaAppend)
+	scriptPutNote  = script(luaPutNote)
+	scriptNotes    = script(luaNotes)
 )
 
-func script(parts ...string) *redis.Script { return redis.NewScript(strings.Join(parts, "\n")) }
+func script(parts ...string) *redis.Script {
+	return redis.NewScript(luaClock + "\n" + strings.Join(parts, "\n"))
+}

@@ -76,3 +76,18 @@ func at[K comparable, V any](element *list.Element) *shelved[K, V] {
 	item, _ := element.Value.(*shelved[K, V])
 	return item
 }
+
+// all are the values that live, the one written longest ago first.
+func (s *shelf[K, V]) all(now time.Time) []*shelved[K, V] {
+	var live []*shelved[K, V]
+	for element := s.order.Front(); element != nil; {
+		next := element.Next()
+		if item := at[K, V](element); now.Before(item.until) {
+			live = append(live, item)
+		} else {
+			s.remove(item.key)
+		}
+		element = next
+	}
+	return live
+}

@@ -172,6 +172,9 @@ var (
 	// ErrCorrupt: what is there cannot be read. It is always ErrUnavailable too,
 	// since nothing is known; but trying again is of no use.
 	ErrCorrupt = errors.New("what the store holds cannot be read")
+	// ErrTooLarge: a name or a value exceeds its bounds; nothing was changed, and
+	// trying again is of no use.
+	ErrTooLarge = errors.New("more than the store takes")
 )
 
 // Fenced says that the writer does not own the key, or that its slot's epoch is
