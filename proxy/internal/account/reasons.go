@@ -64,4 +64,6 @@ func byHuman(reason string) bool { return stateOf(reason) == ReauthRequired }
 
 // byLimit says that a cool-down is about a limit of the upstream, which a good
 // turn disproves.
-func byLimit(reason string) bool { return reason == ReasonRateLimited || reason == ReasonQuotaExhausted }
+func byLimit(reason string) bool {
+	return reason == ReasonRateLimited || reason == ReasonQuotaExhausted
+}
