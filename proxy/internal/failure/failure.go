@@ -32,6 +32,11 @@ type Failure struct {
 	RetryAfter time.Duration
 	// ResetsAt is when a quota is full again; zero = unknown.
 	ResetsAt time.Time
+	// LimitScope is the limit that turned the request away: a lane ("http",
+	// "media", …) or "account"; empty = none of them.
+	LimitScope string
+	// Dispatch is how far the request got; DispatchNone or empty = not said.
+	Dispatch string
 	// Raw is an upstream error object relayed as it came, or nil.
 	Raw json.RawMessage
 }
@@ -57,6 +62,15 @@ func After(d time.Duration) Option { return func(f *Failure) { f.RetryAfter = d 
 
 // ResetsAt says when a quota is full again.
 func ResetsAt(t time.Time) Option { return func(f *Failure) { f.ResetsAt = t } }
+
+// DispatchNone says that no byte of the request went to an upstream: whoever sends
+// it again repeats nothing.
+const DispatchNone = "none"
+
+// Scope names the limit that turned the request away, before any dispatch.
+func Scope(limit string) Option {
+	return func(f *Failure) { f.LimitScope, f.Dispatch = limit, DispatchNone }
+}
 
 // New makes a failure of the table's kind.
 func New(code, message string, options ...Option) *Failure {
@@ -100,13 +114,21 @@ type object struct {
 	Reason          string `json:"reason,omitempty"`
 	ResetsAt        int64  `json:"resets_at,omitempty"`
 	ResetsInSeconds int64  `json:"resets_in_seconds,omitempty"`
+	// Own holds what no other server says.
+	Own own `json:"causeway,omitzero"`
+}
+
+type own struct {
+	Dispatch   string `json:"dispatch,omitempty"`
+	LimitScope string `json:"limit_scope,omitempty"`
 }
 
 func (f *Failure) object(now time.Time) json.RawMessage {
 	if len(f.Raw) > 0 {
 		return f.Raw
 	}
-	o := object{Message: f.Message, Type: f.Type, Code: f.Code, Param: f.Param, Reason: f.Reason}
+	o := object{Message: f.Message, Type: f.Type, Code: f.Code, Param: f.Param, Reason: f.Reason,
+		Own: own{Dispatch: f.Dispatch, LimitScope: f.LimitScope}}
 	if !f.ResetsAt.IsZero() {
 		o.ResetsAt = f.ResetsAt.Unix()
 		o.ResetsInSeconds = max(0, int64(math.Ceil(f.ResetsAt.Sub(now).Seconds())))

@@ -64,6 +64,21 @@ func TestWriteHTTP(t *testing.T) {
 	}
 }
 
+func TestLimitsAreNamed(t *testing.T) {
+	w := httptest.NewRecorder()
+	New(BulkheadFull, "full", Scope("account"), After(1500*time.Millisecond)).WriteHTTP(w)
+	body := w.Body.String()
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "2" ||
+		gjson.Get(body, "error.causeway.limit_scope").Str != "account" || gjson.Get(body, "error.causeway.dispatch").Str != DispatchNone {
+		t.Errorf("%d, Retry-After %q, %s", w.Code, w.Header().Get("Retry-After"), body)
+	}
+	w = httptest.NewRecorder()
+	New(StreamIncomplete, "cut").WriteHTTP(w)
+	if strings.Contains(w.Body.String(), "causeway") {
+		t.Errorf("an empty object: %s", w.Body.String())
+	}
+}
+
 func TestUpstreamObjectIsPassedOn(t *testing.T) {
 	f := New(UpstreamError, "x")
 	f.Raw = json.RawMessage(`{"code":"weird","message":"m","extra":[1]}`)

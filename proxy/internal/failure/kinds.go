@@ -25,6 +25,7 @@ const (
 	OwnerConflict            = "continuity_owner_conflict"
 	UsageLimitReached        = "usage_limit_reached"
 	QueueTimeout             = "queue_timeout"
+	BulkheadFull             = "bulkhead_full"
 	OwnerUnavailable         = "owner_account_unavailable"
 	UpstreamUnavailable      = "upstream_unavailable"
 	Draining                 = "draining"
@@ -81,6 +82,7 @@ var kinds = map[string]kind{
 	RateLimitExceeded:  {http.StatusTooManyRequests, typeRateLimit, 5 * time.Second},
 	QueueTimeout:       {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
 	OwnerUnavailable:   {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
+	BulkheadFull:       {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
 	Draining:           {http.StatusServiceUnavailable, typeServer, 2 * time.Second},
 	StreamIncomplete:   {http.StatusBadGateway, typeServer, 0},
 	StreamIdleTimeout:  {http.StatusGatewayTimeout, typeServer, 0},
