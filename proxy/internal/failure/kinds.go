@@ -45,6 +45,8 @@ const (
 	OutcomeUnknown   = "upstream_operation_status_unknown"
 	InstanceMismatch = "bridge_instance_mismatch"
 	StoreUnavailable = "store_unavailable"
+	// RouteOpen: the circuit of the route to the upstream is open.
+	RouteOpen = "circuit_open"
 )
 
 type kind struct {

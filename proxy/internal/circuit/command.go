@@ -1,0 +1,61 @@
+package circuit
+
+import "time"
+
+// hintLife is how long the word of a sibling counts.
+const hintLife = 30 * time.Second
+
+// Hint says that a sibling's circuit of the same route is open: for a while one
+// failure is enough here. What is closed stays closed; each replica decides for
+// itself.
+func (b *Breaker) Hint(now time.Time) {
+	if b.state == Closed {
+		b.hinted = now.Add(hintLife)
+	}
+}
+
+// Force holds the circuit open or closed until a time, whatever happens. What
+// runs meanwhile counts nowhere.
+func (b *Breaker) Force(to State, until time.Time) {
+	from := b.shown()
+	b.forced, b.forcedUntil = &to, until
+	b.note(Change{From: from, To: to, Reason: byForce, Until: until})
+}
+
+// Reset closes the circuit and forgets everything; what is under way counts
+// nowhere.
+func (b *Breaker) Reset(now time.Time) {
+	b.forced = nil
+	b.opened = 0
+	b.close(byReset, now)
+	b.closedAt = time.Time{}
+}
+
+// restore opens a circuit that another process left open.
+func (b *Breaker) restore(p Policy, until time.Time, opened int, now time.Time) {
+	b.opened = min(max(opened, 1), maxOpened)
+	b.until = until
+	if latest := now.Add(p.MaxOpen); b.until.After(latest) {
+		b.until = latest // of a clock that is ahead
+	}
+	b.move(Open, byRestore)
+	b.Tick(p, now)
+}
+
+// clamp shortens an open time that a new policy does not allow.
+func (b *Breaker) clamp(p Policy, now time.Time) {
+	if latest := now.Add(p.MaxOpen); b.state == Open && b.until.After(latest) {
+		b.until = latest
+	}
+}
+
+// shown is the state that others see.
+func (b *Breaker) shown() State {
+	if b.forced != nil {
+		return *b.forced
+	}
+	return b.state
+}
+
+// idle says whether nothing would be lost with the circuit.
+func (b *Breaker) idle() bool { return b.state == Closed && b.forced == nil && b.run.failed == 0 }
