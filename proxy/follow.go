@@ -75,7 +75,7 @@ func (p *process) snapshot() report.Snapshot {
 		Version:        version.Version,
 		Role:           v1alpha1.RoleServing,
 		Sessions:       reported(p.bridge.Overview()),
-		Accounts:       p.accounts.States(),
+		Accounts:       reportedAccounts(p.accounts.States()),
 		MinInterval:    time.Duration(rt.Bundle.Reporting.MinIntervalSeconds) * time.Second,
 		NumbersOmitted: rt.Bundle.Reporting.Mode == reportingMetrics,
 	}

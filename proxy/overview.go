@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
 	"github.com/causeway-dev/causeway/proxy/internal/report"
 	"github.com/causeway-dev/causeway/proxy/internal/session"
@@ -19,6 +20,15 @@ func reported(o session.Overview) report.Sessions {
 		s.Quarantines = append(s.Quarantines, report.Quarantine{Key: q.Key, Reason: q.Reason, Until: q.Until})
 	}
 	return s
+}
+
+// reportedAccounts is what a report says of accounts.
+func reportedAccounts(states []account.State) []report.Account {
+	out := make([]report.Account, len(states))
+	for i, a := range states {
+		out[i] = report.Account{Name: a.Name, State: a.State, Reason: a.Reason, Until: a.Until, Inflight: a.Inflight}
+	}
+	return out
 }
 
 // watchSessions shows sessions in metrics.

@@ -61,6 +61,11 @@ func TestB42_AnAccountSaysWhyUntilWhenAndWhatToDo(t *testing.T) {
 		"no connection": {[]func(*world){says(func(a *v1alpha1.ReplicaAccount) {
 			a.State, a.Reason, a.Until = "CoolingDown", "ConnectFailed", in(time.Minute)
 		})}, "CoolingDown", "ConnectFailed", []string{"until", "provider.endpoint"}},
+		"ejected": {[]func(*world){says(func(a *v1alpha1.ReplicaAccount) {
+			a.State, a.Reason, a.Until = "CoolingDown", "Ejected", in(time.Minute)
+		})}, "CoolingDown", "Ejected", []string{"in a row", "until"}},
+		"held back": {[]func(*world){says(func(a *v1alpha1.ReplicaAccount) { a.Reason = "LocalLimit" })},
+			"Usable", "LocalLimit", []string{"raise them"}},
 		"a reason of a newer proxy": {[]func(*world){says(func(a *v1alpha1.ReplicaAccount) { a.State, a.Reason = "CoolingDown", "Hiccups" })},
 			"CoolingDown", "Hiccups", []string{"(Hiccups)", "log"}},
 		"rejected key": {[]func(*world){says(func(a *v1alpha1.ReplicaAccount) { a.State, a.Reason = "ReauthRequired", "AuthRejected" })},

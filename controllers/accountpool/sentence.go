@@ -15,6 +15,9 @@ import (
 func sentence(s v1alpha1.AccountStatus, spec *v1alpha1.Account, broken apieffective.Unresolved) string {
 	switch s.State {
 	case v1alpha1.AccountConditionUsable:
+		if s.Reason == "LocalLimit" {
+			return "Its limits in the spec hold turns back: if that stays, raise them or add accounts."
+		}
 		return ""
 	case v1alpha1.AccountConditionDisabled:
 		return "It is disabled by the spec: set its state to Enabled to use it."
@@ -45,6 +48,9 @@ func coolingText(s v1alpha1.AccountStatus) string {
 	case "ConnectFailed":
 		return "Connections for it fail; it is left alone" + untilText(s) +
 			": if that stays, look at the network and at provider.endpoint of the pool."
+	case "Ejected":
+		return "Several turns in a row broke on it; it is left alone" + untilText(s) +
+			": if that comes back, look at the log of the proxies for what broke."
 	default:
 		return fmt.Sprintf("It failed (%s) and is left alone%s: if that stays, look at the log of the proxies.",
 			cmp.Or(s.Reason, "for a reason not told"), untilText(s))
@@ -69,7 +75,7 @@ func rejected(s v1alpha1.AccountStatus, spec *v1alpha1.Account, broken apieffect
 }
 
 // gone are reasons that no new credential helps against.
-var gone = map[string]bool{"Deactivated": true, "AccountDeactivated": true}
+var gone = map[string]bool{"Deactivated": true}
 
 func unknownText(s v1alpha1.AccountStatus, broken apieffective.Unresolved) string {
 	switch {

@@ -63,6 +63,9 @@ func flips(s v1alpha1.BridgeReplicaStatus) v1alpha1.BridgeReplicaStatus {
 	}
 	for _, a := range s.Accounts {
 		a.Inflight, a.Usage, a.Since, a.NextProbe = 0, nil, nil, nil
+		if a.State == v1alpha1.AccountConditionUsable {
+			a.Reason = "" // such as a limit that holds turns back for seconds
+		}
 		out.Accounts = append(out.Accounts, a)
 	}
 	if s.Sessions != nil && s.Sessions.Active == 0 && s.Sessions.Draining == 0 {

@@ -120,13 +120,7 @@ func material(a, b v1alpha1.BridgeReplicaStatus) bool {
 	if a.Sessions != nil && (drained(*a.Sessions, *b.Sessions, b.Role) || turned(a, b)) {
 		return true
 	}
-	for i := range a.Accounts {
-		x, y := a.Accounts[i], b.Accounts[i]
-		if x.Name != y.Name || x.State != y.State || x.Reason != y.Reason {
-			return true
-		}
-	}
-	return false
+	return accountsTurned(a.Accounts, b.Accounts)
 }
 
 func same[T comparable](a, b *T) bool {
@@ -150,13 +144,7 @@ func moved(a, b v1alpha1.BridgeReplicaStatus) bool {
 			return true
 		}
 	}
-	for i := range min(len(a.Accounts), len(b.Accounts)) {
-		x, y := a.Accounts[i], b.Accounts[i]
-		if far(x.Inflight, y.Inflight) || !x.Until.Equal(y.Until) {
-			return true
-		}
-	}
-	return false
+	return accountsMoved(a.Accounts, b.Accounts) || routesMoved(a, b) || lanesMoved(a.Lanes, b.Lanes)
 }
 
 func far(a, b int32) bool {

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/causeway-dev/causeway/api/v1alpha1"
-	"github.com/causeway-dev/causeway/proxy/internal/account"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -19,7 +18,7 @@ func half() float64 { return .5 }
 func snapshot(edit ...func(*Snapshot)) Snapshot {
 	s := Snapshot{
 		Config: Config{Generation: 3, Hash: "0123456789abcdef", CredentialsHash: "fedcba9876543210"}, Version: "v1",
-		Sessions: Sessions{Active: 20}, Accounts: []account.State{{Name: "a", State: account.Usable, Inflight: 20}},
+		Sessions: Sessions{Active: 20}, Accounts: []Account{{Name: "a", State: "Usable", Inflight: 20}},
 	}
 	for _, e := range edit {
 		e(&s)
@@ -49,8 +48,8 @@ func TestNext(t *testing.T) {
 		{"new credentials", time.Second, func(s *Snapshot) { s.Config.CredentialsHash = "x" }, full, 0},
 		{"rejected configuration", time.Second, func(s *Snapshot) { s.Config.Rejected = "VersionSkew" }, full, 0},
 		{"another role", time.Second, func(s *Snapshot) { s.Role = v1alpha1.RoleDraining }, full, 0},
-		{"an account cools down", time.Second, func(s *Snapshot) { s.Accounts[0].State = account.CoolingDown }, full, 0},
-		{"an account more", time.Second, func(s *Snapshot) { s.Accounts = append(s.Accounts, account.State{Name: "b"}) }, full, 0},
+		{"an account cools down", time.Second, func(s *Snapshot) { s.Accounts[0].State = "CoolingDown" }, full, 0},
+		{"an account more", time.Second, func(s *Snapshot) { s.Accounts = append(s.Accounts, Account{Name: "b"}) }, full, 0},
 		{"no more numbers", time.Second, func(s *Snapshot) { s.NumbersOmitted = true }, full, 0},
 		{"a change, but nothing left to spend", time.Second, func(s *Snapshot) { s.Config.Hash = "x" }, empty, 17500 * time.Millisecond},
 		{"a change, after a failure", time.Second, func(s *Snapshot) { s.Config.Hash = "x" }, failed, 8 * time.Second},
@@ -124,7 +123,7 @@ func TestBudget(t *testing.T) {
 func TestStatusStaysWithinTheSchema(t *testing.T) {
 	s := snapshot(func(s *Snapshot) {
 		for range 100 {
-			s.Accounts = append(s.Accounts, account.State{Name: "x", State: account.Usable, Inflight: 1 << 40})
+			s.Accounts = append(s.Accounts, Account{Name: "x", State: "Usable", Inflight: 1 << 40})
 		}
 		s.Version, s.Config.Hash = string(make([]byte, 500)), string(make([]byte, 500))
 		s.Config.Generation, s.Sessions.Active, s.Epoch = -1, -1, -1
@@ -140,7 +139,7 @@ func TestStatus(t *testing.T) {
 	until := start.Add(1500 * time.Millisecond)
 	got := statusOf(snapshot(func(s *Snapshot) {
 		s.Sessions = Sessions{Active: 4, Draining: 1, Quarantined: 2, OldestTurn: 61 * time.Second}
-		s.Accounts = []account.State{{Name: "a", State: account.CoolingDown, Reason: account.ReasonRateLimited, Until: until, Inflight: 3}}
+		s.Accounts = []Account{{Name: "a", State: "CoolingDown", Reason: "RateLimited", Until: until, Inflight: 3}}
 		s.Config.Rejected = "VersionSkew"
 	}))
 	oldest, none, second := int32(600), int32(0), metav1.NewTime(start.Add(time.Second))

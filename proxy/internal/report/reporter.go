@@ -62,6 +62,7 @@ type Reporter struct {
 	budget   budget
 	sequence int64
 	failures int
+	dates    dates
 }
 
 // New returns a reporter that does nothing before Run.
@@ -72,7 +73,7 @@ func New(o Options) *Reporter {
 	if o.Written == nil {
 		o.Written = func(error) {}
 	}
-	return &Reporter{options: o, nudge: make(chan struct{}, 1)}
+	return &Reporter{options: o, nudge: make(chan struct{}, 1), dates: dates{}}
 }
 
 // Changed says that the state has changed. It never blocks.
@@ -103,8 +104,9 @@ func (r *Reporter) Run(ctx context.Context) {
 // step writes if it is time to and returns how long to sleep.
 func (r *Reporter) step(ctx context.Context) time.Duration {
 	snapshot := r.options.Source()
-	status := statusOf(snapshot)
 	now := r.options.Clock.Now()
+	snapshot.Accounts = r.dates.date(snapshot.Accounts, now)
+	status := statusOf(snapshot)
 	write, wait := next(now, r.last, status, r.budget)
 	if !write {
 		return min(wait, pollInterval)

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/causeway-dev/causeway/api/v1alpha1"
-	"github.com/causeway-dev/causeway/proxy/internal/account"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,7 +46,7 @@ func (d *desk) source() Snapshot {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.state
-	s.Accounts = append([]account.State(nil), s.Accounts...)
+	s.Accounts = append([]Account(nil), s.Accounts...)
 	return s
 }
 
@@ -123,7 +122,7 @@ func TestReporterBoundsItsRate(t *testing.T) {
 	open(t, nil, func(d *desk) {
 		for i := range 600 { // an account that flaps each second
 			d.change(func(s *Snapshot) {
-				s.Accounts[0].State = []string{account.Usable, account.CoolingDown}[i%2]
+				s.Accounts[0].State = []string{"Usable", "CoolingDown"}[i%2]
 				s.Sessions.Active = i * 100
 			})
 			pass(time.Second)
@@ -150,7 +149,7 @@ func TestReporterWritesCountersOnceAMinute(t *testing.T) {
 func TestReporterSeesWhatNobodyAnnounced(t *testing.T) {
 	open(t, nil, func(d *desk) {
 		d.mu.Lock()
-		d.state.Accounts[0].State = account.CoolingDown
+		d.state.Accounts[0].State = "CoolingDown"
 		d.mu.Unlock()
 		pass(pollInterval)
 		wantWritten(t, d, "after the poll", 2)

@@ -2,8 +2,10 @@ package report
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/causeway-dev/causeway/api/v1alpha1"
-	"github.com/causeway-dev/causeway/proxy/internal/account"
 )
 
 // apiServer runs a real API server that knows our kinds.
@@ -87,9 +88,21 @@ func TestSinkWithARealAPIServer(t *testing.T) {
 	r.create()
 	full := statusOf(snapshot(func(s *Snapshot) {
 		s.Config.Rejected, s.Epoch, s.Sessions.OldestTurn = "VersionSkew", 3, time.Hour
-		s.Accounts = append(s.Accounts, account.State{Name: "b", State: account.CoolingDown, Reason: account.ReasonRateLimited, Until: start})
+		s.Accounts = append(s.Accounts, Account{Name: "b", State: "CoolingDown", Reason: "RateLimited", Until: start})
+		s.Accounts[1].Since, s.Accounts[1].NextProbe = start, start
+		for i := range 6 {
+			window := Window{Name: fmt.Sprintf("Window%d", i), Length: time.Hour, UsedPercent: 99.9, ResetsAt: start}
+			s.Accounts[1].Usage = append(s.Accounts[1].Usage, window)
+		}
+		for i := range 20 {
+			s.Routes = append(s.Routes, Route{Key: fmt.Sprintf("%s/%d", strings.Repeat("h", 253), i), State: "Open", OpenUntil: start,
+				Openings: 3, Reason: "connect"})
+		}
+		for _, l := range []string{"HTTP", "WebSocket", "Compact", "Media", "Background"} {
+			s.Lanes = append(s.Lanes, Lane{Lane: l, Limit: len(l) - 4})
+		}
 		for i := range 70 { // more than the schema takes
-			s.Accounts = append(s.Accounts, account.State{Name: "x" + string(rune('A'+i)), State: account.Unknown})
+			s.Accounts = append(s.Accounts, Account{Name: "x" + string(rune('A'+i)), State: "Unknown"})
 		}
 	}))
 	full.ReportSequence = 1

@@ -58,14 +58,19 @@ var (
 // noWord stands for a reason that is not one word.
 const noWord = "Unknown"
 
-func setSessions(out *v1alpha1.BridgeReplicaStatus, s Sessions) {
+// setSessions also counts and lists the circuits of routes, before those of
+// sessions: they stop more traffic.
+func setSessions(out *v1alpha1.BridgeReplicaStatus, s Sessions, routes []v1alpha1.CircuitState) {
 	out.Sessions = &v1alpha1.ReplicaSessions{
 		Active: count(s.Active), Draining: count(s.Draining), Quarantined: count(s.Quarantined),
 		OldestActiveSeconds: bucket(s.OldestTurn),
 	}
-	out.Circuits = circuitsOf(s.Circuits)
+	sessions := circuitsOf(s.Circuits)
+	open := count(max(s.NotClosed, len(sessions)) + len(routes))
+	slices.SortFunc(routes, byTime)
+	out.Circuits = append(routes, sessions...)
+	out.Circuits = out.Circuits[:min(len(out.Circuits), v1alpha1.MaxStatusCircuits)]
 	listed := count(len(out.Circuits))
-	open := max(count(s.NotClosed), listed)
 	out.OpenCircuits, out.CircuitsOmitted = &open, open-listed
 	out.Quarantine = quarantineOf(s)
 }
@@ -87,10 +92,13 @@ func circuitsOf(all []Circuit) []v1alpha1.CircuitState {
 		}
 		out = append(out, state)
 	}
-	slices.SortFunc(out, func(a, b v1alpha1.CircuitState) int {
-		return cmp.Or(-cmp.Compare(unix(a.Until), unix(b.Until)), cmp.Compare(a.Key, b.Key), cmp.Compare(a.State, b.State))
-	})
+	slices.SortFunc(out, byTime)
 	return out[:min(len(out), v1alpha1.MaxStatusCircuits)]
+}
+
+// byTime puts first what stays longest.
+func byTime(a, b v1alpha1.CircuitState) int {
+	return cmp.Or(-cmp.Compare(unix(a.Until), unix(b.Until)), cmp.Compare(a.Key, b.Key), cmp.Compare(a.State, b.State))
 }
 
 func quarantineOf(s Sessions) *v1alpha1.ReplicaQuarantine {

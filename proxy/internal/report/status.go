@@ -8,10 +8,7 @@ package report
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/causeway-dev/causeway/api/v1alpha1"
-	"github.com/causeway-dev/causeway/proxy/internal/account"
 )
 
 // Snapshot is the state of the proxy at one moment.
@@ -23,10 +20,13 @@ type Snapshot struct {
 	Role     v1alpha1.ReplicaRole
 	Epoch    int64
 	Sessions Sessions
-	Accounts []account.State
+	Accounts []Account
+	// Routes and Lanes are all there are, in any order.
+	Routes []Route
+	Lanes  []Lane
 	// MinInterval between two reports; 0 = DefaultMinInterval.
 	MinInterval time.Duration
-	// NumbersOmitted leaves sessions, circuits and accounts out (bundle's
+	// NumbersOmitted leaves all but configuration and role out (bundle's
 	// Reporting.Mode Metrics): they come from metrics then.
 	NumbersOmitted bool
 }
@@ -73,16 +73,10 @@ func statusOf(s Snapshot) v1alpha1.BridgeReplicaStatus {
 	if s.NumbersOmitted {
 		return out
 	}
-	setSessions(&out, s.Sessions)
-	for _, a := range s.Accounts[:min(len(s.Accounts), v1alpha1.MaxStatusAccounts)] {
-		r := v1alpha1.ReplicaAccount{Name: a.Name, Inflight: count(a.Inflight),
-			State: v1alpha1.AccountCondition(a.State), Reason: cut(a.Reason, maxWord)}
-		if !a.Until.IsZero() {
-			until := metav1.NewTime(a.Until.UTC().Truncate(time.Second))
-			r.Until = &until
-		}
-		out.Accounts = append(out.Accounts, r)
-	}
+	setSessions(&out, s.Sessions, routeCircuits(s.Routes))
+	setAccounts(&out, s.Accounts)
+	out.Routes, out.RoutesOmitted = routesOf(s.Routes)
+	out.Lanes = lanesOf(s.Lanes)
 	return out
 }
 
