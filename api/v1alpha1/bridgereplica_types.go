@@ -249,6 +249,12 @@ type ReplicaAccount struct {
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
 
+	// credentialGeneration names the credential that the state is about, as the
+	// operator numbered it. Unset means that it has no number.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	CredentialGeneration int64 `json:"credentialGeneration,omitempty"`
+
 	// since is when the proxy learned what the state is based on. Unset means that
 	// it has always been so for this proxy.
 	// +optional

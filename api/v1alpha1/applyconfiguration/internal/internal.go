@@ -1113,6 +1113,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.causeway-dev.causeway.api.v1alpha1.ReplicaAccount
   map:
     fields:
+    - name: credentialGeneration
+      type:
+        scalar: numeric
     - name: inflight
       type:
         scalar: numeric

@@ -22,6 +22,9 @@ type ReplicaAccountApplyConfiguration struct {
 	State *apiv1alpha1.AccountCondition `json:"state,omitempty"`
 	// reason explains the state in one CamelCase word.
 	Reason *string `json:"reason,omitempty"`
+	// credentialGeneration names the credential that the state is about, as the
+	// operator numbered it. Unset means that it has no number.
+	CredentialGeneration *int64 `json:"credentialGeneration,omitempty"`
 	// since is when the proxy learned what the state is based on. Unset means that
 	// it has always been so for this proxy.
 	Since *v1.Time `json:"since,omitempty"`
@@ -70,6 +73,14 @@ func (b *ReplicaAccountApplyConfiguration) WithState(value apiv1alpha1.AccountCo
 // If called multiple times, the Reason field is set to the value of the last call.
 func (b *ReplicaAccountApplyConfiguration) WithReason(value string) *ReplicaAccountApplyConfiguration {
 	b.Reason = &value
+	return b
+}
+
+// WithCredentialGeneration sets the CredentialGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CredentialGeneration field is set to the value of the last call.
+func (b *ReplicaAccountApplyConfiguration) WithCredentialGeneration(value int64) *ReplicaAccountApplyConfiguration {
+	b.CredentialGeneration = &value
 	return b
 }
 
