@@ -7,11 +7,6 @@ import (
 	"github.com/causeway-dev/causeway/api/v1alpha1"
 )
 
-// lanes are all lanes, in the order in which a bundle lists them.
-var lanes = []v1alpha1.Lane{
-	v1alpha1.LaneHTTP, v1alpha1.LaneWebSocket, v1alpha1.LaneCompact, v1alpha1.LaneMedia, v1alpha1.LaneBackground,
-}
-
 // Circuit applies defaults to a CircuitPolicy and judges it; nil is the built-in
 // profile. The bundle is of use only if there is no error.
 func Circuit(c *v1alpha1.CircuitPolicy) (bundle.Circuit, field.ErrorList) {
@@ -32,8 +27,8 @@ func Circuit(c *v1alpha1.CircuitPolicy) (bundle.Circuit, field.ErrorList) {
 		set(&out.Ejection.MaxSeconds, e.MaxSeconds)
 		set(&out.Ejection.MaxEjectPercent, e.MaxEjectPercent)
 	}
-	out.Bulkheads = bulkheads(out.Bulkheads[0], c.Spec.Bulkheads)
 	fillDeadlines(&out.Deadlines, c.Spec.Deadlines)
+	out.Bulkheads = bulkheads(c.Spec.Bulkheads, out.Deadlines.RequestSeconds)
 
 	j := &judge{}
 	j.metadata(c.Name)
@@ -97,34 +92,30 @@ func fillDeadlines(out *bundle.Deadlines, d *v1alpha1.Deadlines) {
 	set(&out.CancelGraceSeconds, d.CancelGraceSeconds)
 }
 
-// bulkheads lists lanes in a fixed order, so that the order of a manifest does
-// not change the hash of the bundle. HTTP is always there.
-func bulkheads(http bundle.Bulkhead, written []v1alpha1.Bulkhead) []bundle.Bulkhead {
-	var out []bundle.Bulkhead
-	for _, lane := range lanes {
-		b := find(written, lane)
-		switch {
-		case b != nil:
-			out = append(out, bulkhead(b))
-		case lane == v1alpha1.LaneHTTP:
-			out = append(out, http)
+// bulkheads lists all lanes in a fixed order, so that the order of a manifest does
+// not change the hash of the bundle. What is not written about a lane other than
+// HTTP does not contradict the request budget (seconds; 0 = none).
+func bulkheads(written []v1alpha1.Bulkhead, request int) []bundle.Bulkhead {
+	out := DefaultBulkheads()
+	for i := range out {
+		lane := v1alpha1.Lane(out[i].Lane)
+		if b := find(written, lane); b != nil {
+			fillBulkhead(&out[i], b)
+		} else if lane != v1alpha1.LaneHTTP && request > 1 {
+			out[i].QueueTimeoutSeconds = min(out[i].QueueTimeoutSeconds, request-1)
 		}
 	}
 	return out
 }
 
-func bulkhead(b *v1alpha1.Bulkhead) bundle.Bulkhead {
-	out := bundle.Bulkhead{Lane: string(b.Lane), QueueTimeoutSeconds: defaultQueueTimeoutSeconds}
+func fillBulkhead(out *bundle.Bulkhead, b *v1alpha1.Bulkhead) {
 	set(&out.QueueTimeoutSeconds, b.QueueTimeoutSeconds)
 	if b.Mode == v1alpha1.BulkheadUnlimited {
-		return out
-	}
-	if b.Lane == v1alpha1.LaneHTTP {
-		out.MaxQueued = defaultHTTPQueued
+		out.MaxConcurrent, out.MaxQueued = 0, 0
+		return
 	}
 	set(&out.MaxConcurrent, b.MaxConcurrent)
 	set(&out.MaxQueued, b.MaxQueued)
-	return out
 }
 
 func find(written []v1alpha1.Bulkhead, lane v1alpha1.Lane) *v1alpha1.Bulkhead {

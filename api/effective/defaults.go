@@ -71,12 +71,7 @@ func defaultCircuit() bundle.Circuit {
 			MaxSeconds:          600,
 			MaxEjectPercent:     50,
 		},
-		Bulkheads: []bundle.Bulkhead{{
-			Lane:                string(v1alpha1.LaneHTTP),
-			MaxConcurrent:       200,
-			MaxQueued:           defaultHTTPQueued,
-			QueueTimeoutSeconds: defaultQueueTimeoutSeconds,
-		}},
+		Bulkheads: DefaultBulkheads(),
 		Deadlines: bundle.Deadlines{
 			ConnectSeconds:        5,
 			TLSSeconds:            5,
@@ -91,10 +86,41 @@ func defaultCircuit() bundle.Circuit {
 	}
 }
 
-const (
-	defaultHTTPQueued          = 400
-	defaultQueueTimeoutSeconds = 30
-)
+// lanes are all lanes, in the order in which a bundle lists them.
+var lanes = []v1alpha1.Lane{
+	v1alpha1.LaneHTTP, v1alpha1.LaneWebSocket, v1alpha1.LaneCompact, v1alpha1.LaneMedia, v1alpha1.LaneBackground,
+}
+
+// defaultQueueTimeoutSeconds is the admission wait of the design's table of
+// deadlines: a coding agent that got a 503 after half a minute tries again.
+const defaultQueueTimeoutSeconds = 30
+
+// DefaultBulkheads are the limits of every lane that nobody has limited, all of
+// them finite, in the order of a bundle. A queue holds twice what may run: with
+// turns of 15 s or less the last in it is served within the queue timeout.
+//
+//   - HTTP, WebSocket: 200 + 400 are the design's numbers for a pool. Turns of
+//     both kinds cost the same, and which of them a client speaks is its choice.
+//   - Media: 8 + 16, the design's. An image takes a minute and tens of megabytes.
+//   - Compact: 32 + 64. A session compacts once in dozens of turns, so that a
+//     sixth of the turns is ample; it carries the whole history of one, so that it
+//     must not take the memory of all.
+//   - Background: 16 + 32. A list of models takes a second and every agent asks
+//     for one when it starts; a fleet that starts at once is served within the
+//     queue timeout.
+func DefaultBulkheads() []bundle.Bulkhead {
+	concurrent := map[v1alpha1.Lane]int{
+		v1alpha1.LaneHTTP: 200, v1alpha1.LaneWebSocket: 200, v1alpha1.LaneCompact: 32, v1alpha1.LaneMedia: 8, v1alpha1.LaneBackground: 16,
+	}
+	out := make([]bundle.Bulkhead, 0, len(lanes))
+	for _, lane := range lanes {
+		out = append(out, bundle.Bulkhead{
+			Lane: string(lane), MaxConcurrent: concurrent[lane], MaxQueued: 2 * concurrent[lane],
+			QueueTimeoutSeconds: defaultQueueTimeoutSeconds,
+		})
+	}
+	return out
+}
 
 // defaultSettings are the defaults of a BridgePolicy.
 func defaultSettings() Settings {

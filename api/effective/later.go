@@ -41,12 +41,6 @@ var later = map[string][]laterField{
 		{path: "spec.retryCircuit.retryOn"},
 		{path: "spec.breaker"},
 		{path: "spec.ejection"},
-		{path: "spec.bulkheads[lane=HTTP].maxConcurrent"},
-		{path: "spec.bulkheads[lane=HTTP].maxQueued"},
-		{path: "spec.bulkheads[lane=WebSocket]"},
-		{path: "spec.bulkheads[lane=Compact]"},
-		{path: "spec.bulkheads[lane=Media]"},
-		{path: "spec.bulkheads[lane=Background]"},
 		{path: "spec.deadlines.callerMaxSeconds"},
 	},
 	v1alpha1.KindBridgePolicy: {

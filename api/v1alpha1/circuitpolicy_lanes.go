@@ -5,11 +5,14 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="self.mode == 'Limited' ? has(self.maxConcurrent) : !has(self.maxConcurrent) && !has(self.maxQueued)",message="maxConcurrent must be set with mode Limited; mode Unlimited allows neither it nor maxQueued"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxQueued) || self.maxQueued == 0 || has(self.queueTimeoutSeconds)",message="queueTimeoutSeconds must be set if maxQueued is not 0: add it or set maxQueued to 0"
 type Bulkhead struct {
-	// lane is the kind of traffic.
+	// lane is the kind of traffic: turns of clients that speak HTTP (and all that
+	// has no lane of its own), turns of clients that speak WebSocket, compaction of
+	// conversations, images, and lists of models.
 	// +required
 	Lane Lane `json:"lane"`
 
-	// mode says whether the lane is bounded at all.
+	// mode says whether the lane is bounded at all. An Unlimited lane is named in
+	// the log of each proxy when it starts, and in the status of its BridgeReplica.
 	// +required
 	Mode BulkheadMode `json:"mode"`
 
@@ -19,13 +22,15 @@ type Bulkhead struct {
 	// +kubebuilder:validation:Maximum=100000
 	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
 
-	// maxQueued turns may wait. Unset means 400 on lane HTTP and 0 on the others.
+	// maxQueued turns may wait; the places are shared fairly between clients. Unset
+	// means what the lane has if it is not listed.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	MaxQueued *int32 `json:"maxQueued,omitempty"`
 
-	// queueTimeoutSeconds is how long a turn may wait. Unset means 30.
+	// queueTimeoutSeconds is how long a turn may wait, for the lane or for an
+	// account. Unset means 30.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=600

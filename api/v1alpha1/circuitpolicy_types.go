@@ -56,7 +56,10 @@ type CircuitPolicySpec struct {
 	// +optional
 	Ejection *Ejection `json:"ejection,omitempty"`
 
-	// bulkheads bound lanes, keyed by lane.
+	// bulkheads bound lanes, keyed by lane. A lane that is not listed is bounded as
+	// well, by turns at once and turns that wait: HTTP and WebSocket 200 and 400,
+	// Compact 32 and 64, Media 8 and 16, Background 16 and 32. Turns wait for at most
+	// 30 seconds, and for less than deadlines.requestSeconds.
 	// +optional
 	// +listType=map
 	// +listMapKey=lane

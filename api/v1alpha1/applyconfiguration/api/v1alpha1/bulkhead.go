@@ -13,15 +13,20 @@ import (
 //
 // Bulkhead bounds one lane.
 type BulkheadApplyConfiguration struct {
-	// lane is the kind of traffic.
+	// lane is the kind of traffic: turns of clients that speak HTTP (and all that
+	// has no lane of its own), turns of clients that speak WebSocket, compaction of
+	// conversations, images, and lists of models.
 	Lane *apiv1alpha1.Lane `json:"lane,omitempty"`
-	// mode says whether the lane is bounded at all.
+	// mode says whether the lane is bounded at all. An Unlimited lane is named in
+	// the log of each proxy when it starts, and in the status of its BridgeReplica.
 	Mode *apiv1alpha1.BulkheadMode `json:"mode,omitempty"`
 	// maxConcurrent turns at once; required with mode Limited.
 	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
-	// maxQueued turns may wait. Unset means 400 on lane HTTP and 0 on the others.
+	// maxQueued turns may wait; the places are shared fairly between clients. Unset
+	// means what the lane has if it is not listed.
 	MaxQueued *int32 `json:"maxQueued,omitempty"`
-	// queueTimeoutSeconds is how long a turn may wait. Unset means 30.
+	// queueTimeoutSeconds is how long a turn may wait, for the lane or for an
+	// account. Unset means 30.
 	QueueTimeoutSeconds *int32 `json:"queueTimeoutSeconds,omitempty"`
 }
 

@@ -17,7 +17,10 @@ type CircuitPolicySpecApplyConfiguration struct {
 	Quarantine *QuarantineApplyConfiguration `json:"quarantine,omitempty"`
 	// ejection takes failing accounts out of rotation.
 	Ejection *EjectionApplyConfiguration `json:"ejection,omitempty"`
-	// bulkheads bound lanes, keyed by lane.
+	// bulkheads bound lanes, keyed by lane. A lane that is not listed is bounded as
+	// well, by turns at once and turns that wait: HTTP and WebSocket 200 and 400,
+	// Compact 32 and 64, Media 8 and 16, Background 16 and 32. Turns wait for at most
+	// 30 seconds, and for less than deadlines.requestSeconds.
 	Bulkheads []BulkheadApplyConfiguration `json:"bulkheads,omitempty"`
 	// deadlines bound the phases of a turn.
 	Deadlines *DeadlinesApplyConfiguration `json:"deadlines,omitempty"`
