@@ -41,16 +41,14 @@ type Board interface {
 type Backend interface {
 	Store
 	Board
+	Permits
 }
 
 func fits(board, name string, value []byte) error {
-	for _, text := range []string{board, name} {
-		if text == "" || len(text) > MaxNoteName {
-			return ErrTooLarge
-		}
-	}
-	if len(value) > MaxNoteValue {
+	if !nameFits(board) || !nameFits(name) || len(value) > MaxNoteValue {
 		return ErrTooLarge
 	}
 	return nil
 }
+
+func nameFits(text string) bool { return text != "" && len(text) <= MaxNoteName }

@@ -155,7 +155,7 @@ func equal(t *testing.T, got, want any) {
 
 // testContract is what every Store has to do. Each test gets a store of its own.
 func testContract(t *testing.T, open func(*testing.T) (Backend, func(time.Duration))) {
-	for _, group := range []map[string]func(subject){ownership, values, aliases, turns, transcripts, repeats, boards} {
+	for _, group := range []map[string]func(subject){ownership, values, aliases, turns, transcripts, repeats, boards, permits} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
 				s, advance := open(t)

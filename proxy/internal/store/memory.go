@@ -32,6 +32,7 @@ type memory struct {
 	aliases *shelf[string, []byte]
 	records *records
 	boards  *shelf[string, *board]
+	permits *shelf[string, *holders]
 }
 
 type memoryEntry struct {
@@ -54,7 +55,7 @@ func NewMemory(now func() time.Time) Backend {
 	return &memory{
 		now: now, entries: map[Key]*memoryEntry{}, free: list.New(), held: list.New(),
 		aliases: newShelf[string, []byte](maxAliases, nil), records: newRecords(),
-		boards: newShelf[string, *board](maxBoards, nil),
+		boards: newShelf[string, *board](maxBoards, nil), permits: newShelf[string, *holders](maxPermits, nil),
 	}
 }
 

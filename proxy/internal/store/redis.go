@@ -219,18 +219,31 @@ func (r *redisStore) Transcript(ctx context.Context, key Key, fingerprint string
 // Renew is one pipeline: one way to the server and back for all keys.
 func (r *redisStore) Renew(ctx context.Context, keys []Held, lease time.Duration) []error {
 	errs := make([]error, len(keys))
-	answers := make([]*redis.Cmd, len(keys))
-	rest := make([]int, len(keys)) // of keys, without an answer so far
+	for i, a := range r.runAll(ctx, scriptRenew, len(keys), func(i int) (Key, []string, []any) {
+		return keys[i].Key, []string{r.entry(keys[i].Key)}, writer(keys[i], milliseconds(lease))
+	}) {
+		errs[i] = a.err
+	}
+	return errs
+}
+
+// runAll runs a script n times in one pipeline, each with a key and arguments of
+// its own.
+func (r *redisStore) runAll(ctx context.Context, s *redis.Script, n int, of func(i int) (Key, []string, []any)) []answer {
+	got := make([]answer, n)
+	answers := make([]*redis.Cmd, n)
+	rest := make([]int, n) // without an answer so far
 	for i := range rest {
 		rest[i] = i
 	}
 	// The second round is for servers that do not know the script yet.
-	for _, run := range []func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd{scriptRenew.EvalSha, scriptRenew.Eval} {
+	for _, run := range []func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd{s.EvalSha, s.Eval} {
 		var sent error
 		_ = r.try(ctx, func(ctx context.Context, c redis.UniversalClient) error {
 			pipe := c.Pipeline()
 			for _, i := range rest {
-				answers[i] = run(ctx, pipe, []string{r.entry(keys[i].Key)}, writer(keys[i], milliseconds(lease))...)
+				_, keys, args := of(i)
+				answers[i] = run(ctx, pipe, keys, args...)
 			}
 			_, sent = pipe.Exec(ctx)
 			return onlyMoved(sent) // the others are looked for in the answers
@@ -240,14 +253,15 @@ func (r *redisStore) Renew(ctx context.Context, keys []Held, lease time.Duration
 			if failed == nil && raw == nil {
 				failed = sent // there was no connection to send it on
 			}
+			key, _, _ := of(i)
 			switch {
 			case redis.HasErrorPrefix(failed, "NOSCRIPT"):
-				errs[i] = explained(failed)
+				got[i].err = explained(failed)
 				return false
 			case failed != nil:
-				errs[i] = named(explained(failed), keys[i].Key)
+				got[i].err = named(explained(failed), key)
 			default:
-				errs[i] = decode(keys[i].Key, raw).err
+				got[i] = decode(key, raw)
 			}
 			return true
 		})
@@ -255,7 +269,7 @@ func (r *redisStore) Renew(ctx context.Context, keys []Held, lease time.Duration
 			break
 		}
 	}
-	return errs
+	return got
 }
 
 // milliseconds rounds up: a life of nothing is no life.

@@ -42,6 +42,8 @@ var (
 	luaPutNote string
 	//go:embed lua/notes.lua
 	luaNotes string
+	//go:embed lua/lease.lua
+	luaLease string
 )
 
 // Each operation is one script: the server runs it as a whole, so that what it
@@ -58,6 +60,7 @@ var (
 	scriptAppend   = script(luaEntry, luaOwned, luaTurn, luaAppend)
 	scriptPutNote  = script(luaPutNote)
 	scriptNotes    = script(luaNotes)
+	scriptLease    = script(luaLease)
 )
 
 func script(parts ...string) *redis.Script {
