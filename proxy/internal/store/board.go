@@ -42,6 +42,10 @@ type Backend interface {
 	Store
 	Board
 	Permits
+	// SetPassword takes over another password of the server. Where server and proxy
+	// learn of it at different times, only connections that are opened in between
+	// are refused.
+	SetPassword(password string)
 }
 
 func fits(board, name string, value []byte) error {

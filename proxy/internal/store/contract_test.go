@@ -363,6 +363,25 @@ var ownership = map[string]func(subject){
 		s.isFenced(s.renew(h), Holder{})
 		s.claimFence(podB, 6)
 	},
+	"no fence is the lowest, until the entry has expired": func(s subject) {
+		h := s.claimFence(podA, 7).Held
+		s.save(h, 1, "v") // for an hour
+		none := h
+		none.Fence = 0
+		for name, err := range s.writes(none) {
+			s.t.Log(name)
+			s.isFenced(err, podA)
+		}
+		s.refused(podA, 0, podA)
+		s.ok(s.Release(s.t.Context(), h))
+		s.advance(lease + fenceMemory + time.Second)
+		s.refused(podB, 0, Holder{}) // the value is there
+		s.advance(life)
+		s.claimFence(podB, 0)
+		s.claimFence(podB, 0) // and among themselves they have no rank
+		s.claimFence(podB, 1)
+		s.refused(podB, 0, podB)
+	},
 	"renewing many answers for each": func(s subject) {
 		var keys []Held
 		for i := range 20 {

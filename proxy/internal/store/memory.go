@@ -61,6 +61,8 @@ func NewMemory(now func() time.Time) Backend {
 
 func (m *memory) Close() error { return nil }
 
+func (m *memory) SetPassword(string) {}
+
 // begin locks the store for one operation, unless ctx is over.
 func (m *memory) begin(ctx context.Context) (now time.Time, err error) {
 	if err := ctx.Err(); err != nil {

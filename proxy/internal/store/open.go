@@ -12,9 +12,9 @@ import (
 // while its Redis is away. roots are the authorities to trust for TLS; nil = those
 // of the system. Of c only StorePassword is read.
 //
-// A store stays what it was opened as: a process whose addresses, TLS or password
-// change has to be restarted to use them. The operator does that for a change of
-// spec.store (it is part of a pod's revision), not for one of the Secret.
+// A store stays what it was opened as, but for its password (SetPassword): a
+// process whose addresses or TLS change has to be restarted to use them, which the
+// operator does, since spec.store is part of a pod's revision.
 func Open(b bundle.Bundle, c bundle.Credentials, roots *x509.CertPool) (Backend, error) {
 	switch b.Store.Type {
 	case bundle.StoreMemory:

@@ -34,7 +34,7 @@ type RedisOptions struct {
 	// a Redis Cluster: whichever it is shows when it answers. Several are nodes of
 	// one Redis Cluster, from which the others are learned.
 	Addresses []string
-	// Password of the default user; empty = none.
+	// Password of the default user, until SetPassword; empty = none.
 	Password string
 	// TLS encrypts; the server's certificate must be for the host of its address
 	// and be signed by one of RootCAs, nil = those of the system.
@@ -51,6 +51,8 @@ type redisStore struct {
 	opts   RedisOptions
 	prefix string
 	client atomic.Pointer[redisClient]
+	// password is what the next connection logs in with.
+	password atomic.Pointer[string]
 }
 
 type redisClient struct {
@@ -69,6 +71,8 @@ func NewRedis(o RedisOptions) (Backend, error) {
 	// The number is the version of the layout: versions of the proxy that do not
 	// understand each other's values use different keys.
 	r := &redisStore{opts: o, prefix: "causeway:1:" + o.Namespace + "/" + o.Bridge + ":"}
+	r.password.Store(&o.Password)
+	r.opts.Password = ""
 	r.client.Store(r.open(len(o.Addresses) > 1))
 	return r, nil
 }
@@ -81,7 +85,7 @@ func (quiet) Printf(context.Context, string, ...any) {}
 
 func (r *redisStore) open(cluster bool) *redisClient {
 	o := &redis.UniversalOptions{
-		Addrs: r.opts.Addresses, Password: r.opts.Password, Protocol: 2, DisableIdentity: true,
+		Addrs: r.opts.Addresses, CredentialsProvider: r.credentials, Protocol: 2, DisableIdentity: true,
 		DialTimeout: redisStep, ReadTimeout: redisStep, WriteTimeout: redisStep, PoolTimeout: redisStep,
 		ContextTimeoutEnabled: true, MaxRetries: -1, // tries are the caller's business
 		PoolSize: redisPool, MaxIdleConns: redisIdle, ReadBufferSize: redisBuffer, WriteBufferSize: redisBuffer,
@@ -99,6 +103,12 @@ func (r *redisStore) open(cluster bool) *redisClient {
 	c.DialerRetries, c.DialerRetryTimeout = 1, time.Millisecond
 	return &redisClient{redis.NewClient(c), false}
 }
+
+// SetPassword is for the connections that are opened from now on: a server that
+// gets another password goes on with those that it has.
+func (r *redisStore) SetPassword(password string) { r.password.Store(&password) }
+
+func (r *redisStore) credentials() (user, password string) { return "", *r.password.Load() }
 
 func (r *redisStore) Close() error { return r.client.Load().Close() }
 

@@ -326,6 +326,44 @@ func TestPasswordOfRedis(t *testing.T) {
 	}
 }
 
+func TestAnotherPasswordNeedsNoRestart(t *testing.T) {
+	const first, second = "CANARY first", "CANARY second"
+	for name, serverFirst := range map[string]bool{"the server changes first": true, "the proxy changes first": false} {
+		t.Run(name, func(t *testing.T) {
+			srv := startServer(t, "--requirepass", first)
+			admin := redis.NewClient(&redis.Options{Addr: srv.addr, Password: first})
+			defer admin.Close()
+			s := openRedis(t, RedisOptions{Addresses: []string{srv.addr}, Password: first})
+			h := claimed(t, s, key)
+			server := func() { must(t, admin.ConfigSet(t.Context(), "requirepass", second).Err()) }
+			proxy := func() { s.SetPassword(second) }
+			steps := []func(){server, proxy}
+			if !serverFirst {
+				steps = []func(){proxy, server}
+			}
+			steps[0]()
+			must(t, s.Renew(t.Context(), []Held{h}, lease)[0]) // on the connection that it has
+			// What was open is cut, as by a server that starts anew.
+			must(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
+			refused := func() error {
+				err := s.Renew(t.Context(), []Held{h}, lease)[0]
+				if err != nil && !strings.Contains(err.Error(), "refuses the password") {
+					err = s.Renew(t.Context(), []Held{h}, lease)[0] // the first found out that its connection was cut
+				}
+				return err
+			}
+			if err := refused(); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "correct the Secret") || strings.Contains(err.Error(), "CANARY") {
+				t.Fatal(err)
+			}
+			steps[1]()
+			must(t, s.Renew(t.Context(), []Held{h}, lease)[0])
+			if printed := fmt.Sprintf("%+v", s.opts); strings.Contains(printed, "CANARY") {
+				t.Fatal(printed)
+			}
+		})
+	}
+}
+
 func TestRealRefusals(t *testing.T) {
 	srv := startServer(t)
 	s, c := srv.store(t), srv.client()

@@ -53,7 +53,10 @@ type Held struct {
 	Epoch int64
 	// Fence is the activation epoch of the holder's slot. A write with a lower
 	// fence than the key has seen is refused, a higher one is remembered. 0 =
-	// there is no activation.
+	// there is no activation; it is the lowest fence and no exception, so that a
+	// bridge whose activation is taken away does not get the keys that have seen it
+	// before their entries have expired: when the last life of a value, or the last
+	// lease and 10 minutes, are over.
 	Fence int64
 }
 
