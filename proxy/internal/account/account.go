@@ -7,9 +7,12 @@ package account
 
 import (
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/causeway-dev/causeway/api/bundle"
+	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
 )
 
 // Account is what a turn needs to know of the account it runs on. It does not
@@ -43,6 +46,24 @@ type Want struct {
 	Prefer string
 	// Exclude accounts that this turn has tried.
 	Exclude []string
+	// Client is who asks: a digest of the client's identity. Clients share the
+	// waiting room fairly. Empty = one of them.
+	Client string
+	// Lane is the kind of traffic, whose limits apply. The zero value is HTTP.
+	Lane bulkhead.Lane
+	// Permit is the lane's permit that the turn has already: only an account is
+	// asked for. nil, or one that was given back = both.
+	Permit *bulkhead.Permit
+}
+
+// class names all of a want that decides whether an account can be had: of two
+// wants of a class either both can be served or neither. Prefer decides which
+// account it is, the rest decides who is next.
+func (w *Want) class() string {
+	tried := slices.Clone(w.Exclude)
+	slices.Sort(tried)
+	// No name of a model or an account holds a zero byte.
+	return w.Model + "\x00" + w.Only + "\x00" + strings.Join(tried, "\x00")
 }
 
 // States of an account, as in AccountPool.status.accounts.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/causeway-dev/causeway/api/bundle"
+	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
 )
 
 // entry is the live half of an account. It outlives configurations: counters
@@ -17,6 +18,8 @@ type entry struct {
 	// that live turns or cool-downs still refer to.
 	present  bool
 	inflight int
+	// pace is how often a turn ends.
+	pace bulkhead.Meter
 	// cooling holds the end of each cool-down by reason: one reason may end
 	// early without touching the others.
 	cooling map[string]time.Time

@@ -154,7 +154,7 @@ func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registry(runtime(bundle.StrategyLeastLoaded, enabled("a", 1)))
 		held := acquire(t, r, Want{})
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		impatient, patient := wait(ctx, r, Want{}), wait(t.Context(), r, Want{})
 		<-ctx.Done()
@@ -162,7 +162,7 @@ func TestWaitEnds(t *testing.T) {
 		held.Release()
 		expect(t, "patient", patient, "a")
 		patient.lease.Release()
-		if n := r.waiters.Len(); n != 0 {
+		if n := r.room.Waiting(); n != 0 {
 			t.Errorf("%d waiters left", n)
 		}
 		if s := r.States()[0]; s.Inflight != 0 {
@@ -175,11 +175,11 @@ func TestWaitEnds(t *testing.T) {
 func TestRoomGivenToATurnThatLeftIsNotLost(t *testing.T) {
 	r := registry(runtime(bundle.StrategyLeastLoaded, enabled("a", 1)))
 	held := acquire(t, r, Want{})
-	_, _, gone := r.enter(Want{})
-	_, _, next := r.enter(Want{})
+	_, gone := r.enter(Want{})
+	_, next := r.enter(Want{})
 	held.Release()
-	r.leave(gone)
-	o := <-next.Value.(*waiter).done
+	r.leave(t.Context(), gone)
+	o := <-next.Value.done
 	o.lease.Release()
 	if s := r.States()[0]; s.Inflight != 0 {
 		t.Errorf("%d turns in flight, want 0", s.Inflight)
@@ -305,13 +305,13 @@ func TestNewcomerDoesNotOvertakeWhenTheTimerIsLate(t *testing.T) {
 	r.Update(runtime("", enabled("a", 1), enabled("b", 1)))
 	r.CoolDown("b", now.Add(time.Second), ReasonRateLimited)
 	held := acquire(t, r, Want{})
-	_, _, first := r.enter(Want{})
+	_, first := r.enter(Want{})
 	c.SetTime(now.Add(time.Second))
-	_, _, newcomer := r.enter(Want{})
+	_, newcomer := r.enter(Want{})
 	if newcomer == nil {
 		t.Fatal("the newcomer got the room that the first waited for")
 	}
-	(<-first.Value.(*waiter).done).lease.Release()
-	(<-newcomer.Value.(*waiter).done).lease.Release()
+	(<-first.Value.done).lease.Release()
+	(<-newcomer.Value.done).lease.Release()
 	held.Release()
 }

@@ -22,7 +22,7 @@ func (r *Room[V]) Begin() *Pass[V] {
 // Next is who is to be served next and has a place in its lane; nil = nobody. The
 // owner answers with Serve, Block or Drop before it asks again.
 func (p *Pass[V]) Next() *Ticket[V] {
-	if !p.room.mayServe() {
+	if !p.room.MayServe() {
 		return nil
 	}
 	for ; p.at != nil; p.at = p.at.Next() {
@@ -33,8 +33,8 @@ func (p *Pass[V]) Next() *Ticket[V] {
 	return nil
 }
 
-// mayServe says whether anybody who waits has a place in its lane.
-func (r *Room[V]) mayServe() bool {
+// MayServe says whether anybody who waits has a place in its lane.
+func (r *Room[V]) MayServe() bool {
 	if r.underWay > 0 {
 		return true
 	}

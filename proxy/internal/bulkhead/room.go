@@ -290,6 +290,29 @@ func (r *Room[V]) Leave(t *Ticket[V]) bool {
 	return true
 }
 
+// Sweep takes out of the room all for whom waiting has become pointless, in any
+// lane, full or not, and returns them. Of each class one is judged for all.
+func (r *Room[V]) Sweep(pointless func(*Ticket[V]) bool) []*Ticket[V] {
+	judged := make(map[*class]bool, len(r.classes))
+	var out []*Ticket[V]
+	for e := r.line.Front(); e != nil; e = e.Next() {
+		for _, g := range clientAt[V](e).groups {
+			leaves, known := judged[g.class]
+			if !known {
+				leaves = pointless(ticketAt[V](g.tickets.Front()))
+				judged[g.class] = leaves
+			}
+			for t := g.tickets.Front(); leaves && t != nil; t = t.Next() {
+				out = append(out, ticketAt[V](t))
+			}
+		}
+	}
+	for _, t := range out {
+		r.Leave(t)
+	}
+	return out
+}
+
 func (c *client[V]) drop(g *group[V]) {
 	for i := range c.groups {
 		if c.groups[i] == g {
