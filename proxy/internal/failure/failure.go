@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -35,8 +36,11 @@ type Failure struct {
 	// LimitScope is the limit that turned the request away: a lane ("http",
 	// "media", …) or "account"; empty = none of them.
 	LimitScope string
-	// Dispatch is how far the request got; DispatchNone or empty = not said.
+	// Dispatch is how far the request got; empty = not said.
 	Dispatch string
+	// DeadlineKind is the limit that ran out and DeadlineSource whose it was, in the
+	// words of package deadline; empty = none ran out.
+	DeadlineKind, DeadlineSource string
 	// Raw is an upstream error object relayed as it came, or nil.
 	Raw json.RawMessage
 }
@@ -63,9 +67,25 @@ func After(d time.Duration) Option { return func(f *Failure) { f.RetryAfter = d 
 // ResetsAt says when a quota is full again.
 func ResetsAt(t time.Time) Option { return func(f *Failure) { f.ResetsAt = t } }
 
-// DispatchNone says that no byte of the request went to an upstream: whoever sends
-// it again repeats nothing.
-const DispatchNone = "none"
+// How far a request got. Of all but DispatchNone the outcome is unknown: whoever
+// sends it again may repeat what it did.
+const (
+	// DispatchNone says that no byte of the request went to an upstream.
+	DispatchNone = "none"
+	// DispatchPartial, DispatchSent and DispatchAcked say that a part of it did, or
+	// all, or that the upstream has begun to answer.
+	DispatchPartial = "partial"
+	DispatchSent    = "sent"
+	DispatchAcked   = "acked"
+)
+
+// Dispatched says how far the request got.
+func Dispatched(dispatch string) Option { return func(f *Failure) { f.Dispatch = dispatch } }
+
+// Deadline names the limit that ran out and whose it was.
+func Deadline(kind, source string) Option {
+	return func(f *Failure) { f.DeadlineKind, f.DeadlineSource = kind, source }
+}
 
 // Scope names the limit that turned the request away, before any dispatch.
 func Scope(limit string) Option {
@@ -95,15 +115,44 @@ func From(err error) *Failure {
 	return New(InternalError, "The proxy failed to serve this request.")
 }
 
-// retryAfter is the hint as sent: whole seconds, never shorter than the truth,
-// within [1 s, MaxRetryAfter].
-func (f *Failure) retryAfter() (time.Duration, bool) {
-	if f.RetryAfter <= 0 {
+// retryAfter is the hint as sent, never shorter than the truth: whole seconds within
+// [1 s, MaxRetryAfter], and then up to a tenth more, at most maxSpread, so that those
+// who were refused together do not come back together. spread is from [0, 1). A
+// request that may have been carried out is not asked for again.
+func (f *Failure) retryAfter(spread float64) (time.Duration, bool) {
+	if f.RetryAfter <= 0 || f.unknown() {
 		return 0, false
 	}
-	d := time.Duration(math.Ceil(f.RetryAfter.Seconds())) * time.Second
-	return min(d, MaxRetryAfter), true
+	d := min(time.Duration(math.Ceil(f.RetryAfter.Seconds()))*time.Second, MaxRetryAfter)
+	return d + time.Duration(spread*float64(min(d/10, maxSpread))), true
 }
+
+// maxSpread bounds what is added to a hint.
+const maxSpread = 5 * time.Second
+
+// unknown says whether the request may have been carried out.
+func (f *Failure) unknown() bool { return f.Dispatch != "" && f.Dispatch != DispatchNone }
+
+// retry says whether sending the request again can do harm or good; empty = that
+// is not known.
+func (f *Failure) retry() string {
+	switch {
+	case f.unknown():
+		return "unsafe"
+	case f.Dispatch == DispatchNone && (f.Status >= http.StatusInternalServerError || f.Status == http.StatusRequestTimeout ||
+		f.Status == http.StatusTooManyRequests):
+		return "safe"
+	case f.Type == typeInvalid && f.Status != http.StatusRequestTimeout:
+		return "never" // the request is at fault and would be so again
+	}
+	return ""
+}
+
+// Headers of an error, for clients that know this proxy.
+const (
+	dispatchHeader = "X-Causeway-Dispatch"
+	retryHeader    = "X-Causeway-Retry"
+)
 
 // object is the error object of both forms.
 type object struct {
@@ -119,8 +168,10 @@ type object struct {
 }
 
 type own struct {
-	Dispatch   string `json:"dispatch,omitempty"`
-	LimitScope string `json:"limit_scope,omitempty"`
+	Dispatch       string `json:"dispatch,omitempty"`
+	LimitScope     string `json:"limit_scope,omitempty"`
+	DeadlineKind   string `json:"deadline_kind,omitempty"`
+	DeadlineSource string `json:"deadline_source,omitempty"`
 }
 
 func (f *Failure) object(now time.Time) json.RawMessage {
@@ -128,7 +179,7 @@ func (f *Failure) object(now time.Time) json.RawMessage {
 		return f.Raw
 	}
 	o := object{Message: f.Message, Type: f.Type, Code: f.Code, Param: f.Param, Reason: f.Reason,
-		Own: own{Dispatch: f.Dispatch, LimitScope: f.LimitScope}}
+		Own: own{Dispatch: f.Dispatch, LimitScope: f.LimitScope, DeadlineKind: f.DeadlineKind, DeadlineSource: f.DeadlineSource}}
 	if !f.ResetsAt.IsZero() {
 		o.ResetsAt = f.ResetsAt.Unix()
 		o.ResetsInSeconds = max(0, int64(math.Ceil(f.ResetsAt.Sub(now).Seconds())))
@@ -142,16 +193,22 @@ func (f *Failure) object(now time.Time) json.RawMessage {
 
 // WriteHTTP answers a request whose head has not been sent.
 func (f *Failure) WriteHTTP(w http.ResponseWriter) {
-	f.writeHTTP(w, time.Now())
+	f.writeHTTP(w, time.Now(), rand.Float64()) //nolint:gosec // spreads clients, guards nothing
 }
 
-func (f *Failure) writeHTTP(w http.ResponseWriter, now time.Time) {
+func (f *Failure) writeHTTP(w http.ResponseWriter, now time.Time, spread float64) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if wait, ok := f.retryAfter(); ok {
+	if wait, ok := f.retryAfter(spread); ok {
 		h.Set("Retry-After", strconv.Itoa(int(wait.Seconds())))
 		h.Set("Retry-After-Ms", strconv.FormatInt(wait.Milliseconds(), 10))
+	}
+	if f.Dispatch != "" {
+		h.Set(dispatchHeader, f.Dispatch)
+	}
+	if retry := f.retry(); retry != "" {
+		h.Set(retryHeader, retry)
 	}
 	body := append([]byte(`{"error":`), f.object(now)...)
 	body = append(body, '}', '\n')

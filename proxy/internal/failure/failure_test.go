@@ -35,8 +35,7 @@ func TestRetryAfterIsTruthful(t *testing.T) {
 		0: "", 100 * time.Millisecond: "1", 7 * time.Second: "7", 7100 * time.Millisecond: "8", time.Hour: "300",
 	} {
 		w := httptest.NewRecorder()
-		f := New(StreamIncomplete, "x", After(wait))
-		f.WriteHTTP(w)
+		New(InternalError, "x", After(wait)).writeHTTP(w, time.Now(), 0)
 		if got := w.Header().Get("Retry-After"); got != want {
 			t.Errorf("%v: Retry-After %q, want %q", wait, got, want)
 		}
@@ -46,10 +45,79 @@ func TestRetryAfterIsTruthful(t *testing.T) {
 	}
 }
 
+// Those who are refused together must not come back together.
+func TestRetryAfterIsSpread(t *testing.T) {
+	const almostOne = 1 - 1e-9
+	for wait, want := range map[time.Duration][2]string{
+		time.Second:      {"1", "1099"},
+		10 * time.Second: {"10", "10999"},
+		40 * time.Second: {"43", "43999"},
+		time.Minute:      {"64", "64999"},
+		time.Hour:        {"304", "304999"},
+	} {
+		w := httptest.NewRecorder()
+		New(InternalError, "x", After(wait)).writeHTTP(w, time.Now(), almostOne)
+		if got := [2]string{w.Header().Get("Retry-After"), w.Header().Get("Retry-After-Ms")}; got != want {
+			t.Errorf("%v: %v, want %v", wait, got, want)
+		}
+	}
+	seen := map[string]bool{}
+	for range 100 {
+		w := httptest.NewRecorder()
+		New(InternalError, "x", After(time.Minute)).WriteHTTP(w)
+		seen[w.Header().Get("Retry-After-Ms")] = true
+	}
+	if len(seen) < 50 {
+		t.Errorf("a hundred clients come back at %d moments", len(seen))
+	}
+}
+
+func TestWhatAnErrorSaysOfItsRepetition(t *testing.T) {
+	for name, tt := range map[string]struct {
+		f               *Failure
+		after           bool
+		dispatch, retry string
+	}{
+		"nothing was sent":          {New(QueueTimeout, "x", Scope("http")), true, "none", "safe"},
+		"a part was sent":           {New(UpstreamConnect, "x", Dispatched(DispatchPartial)), false, "partial", "unsafe"},
+		"it was sent":               {New(NoAccounts, "x", Dispatched(DispatchSent)), false, "sent", "unsafe"},
+		"the answer had begun":      {New(NoAccounts, "x", Dispatched(DispatchAcked)), false, "acked", "unsafe"},
+		"nobody says":               {New(NoAccounts, "x"), true, "", ""},
+		"the request is at fault":   {New(InvalidJSON, "x"), false, "", "never"},
+		"even if nothing was sent":  {New(PayloadTooLarge, "x", Dispatched(DispatchNone)), false, "none", "never"},
+		"it did not arrive in time": {New(RequestTimeout, "x", Dispatched(DispatchNone)), false, "none", "safe"},
+		"a quota":                   {New(UsageLimitReached, "x", Dispatched(DispatchNone)), true, "none", "safe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			tt.f.WriteHTTP(w)
+			h := w.Header()
+			if (h.Get("Retry-After") != "") != tt.after || h.Get("X-Causeway-Dispatch") != tt.dispatch || h.Get("X-Causeway-Retry") != tt.retry {
+				t.Errorf("%v", h)
+			}
+			if got := gjson.Get(w.Body.String(), "error.causeway.dispatch").Str; got != tt.dispatch {
+				t.Errorf("%s", w.Body)
+			}
+		})
+	}
+}
+
+func TestAnErrorNamesTheDeadline(t *testing.T) {
+	f := New(EventlessTimeout, "late", Deadline("firstEvent", "caller"), Dispatched(DispatchSent))
+	w := httptest.NewRecorder()
+	f.WriteHTTP(w)
+	for form, raw := range map[string]string{"body": gjson.Get(w.Body.String(), "error").Raw,
+		"event": gjson.GetBytes(f.Event("r", -1, time.Now()), "response.error").Raw} {
+		if gjson.Get(raw, "causeway.deadline_kind").Str != "firstEvent" || gjson.Get(raw, "causeway.deadline_source").Str != "caller" {
+			t.Errorf("%s: %s", form, raw)
+		}
+	}
+}
+
 func TestWriteHTTP(t *testing.T) {
 	now := time.Unix(1_000, 0)
 	w := httptest.NewRecorder()
-	New(UsageLimitReached, "full", Param("model"), Reason("quota"), ResetsAt(now.Add(90*time.Second))).writeHTTP(w, now)
+	New(UsageLimitReached, "full", Param("model"), Reason("quota"), ResetsAt(now.Add(90*time.Second))).writeHTTP(w, now, 0)
 	body := w.Body.String()
 	for path, want := range map[string]string{
 		"error.code": UsageLimitReached, "error.message": "full", "error.param": "model", "error.reason": "quota",
