@@ -98,4 +98,6 @@ type State struct {
 	Until time.Time
 	// Inflight counts live turns.
 	Inflight int
+	// Generation is the operator's number of the credential; 0 = it has none.
+	Generation int64
 }

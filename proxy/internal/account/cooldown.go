@@ -73,7 +73,8 @@ func (r *Registry) States() []State {
 	for _, name := range r.order {
 		e := r.entries[name]
 		c := e.candidate(now)
-		states = append(states, State{Name: name, Kind: e.account.Kind, State: c.State, Reason: c.Reason, Until: c.Until, Inflight: c.Inflight})
+		states = append(states, State{Name: name, Kind: e.account.Kind, State: c.State, Reason: c.Reason, Until: c.Until, Inflight: c.Inflight,
+			Generation: e.account.Credential.Generation})
 	}
 	return states
 }
