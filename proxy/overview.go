@@ -26,7 +26,7 @@ func reported(o session.Overview) report.Sessions {
 func reportedAccounts(states []account.State) []report.Account {
 	out := make([]report.Account, len(states))
 	for i, a := range states {
-		out[i] = report.Account{Name: a.Name, State: a.State, Reason: a.Reason, Until: a.Until, Inflight: a.Inflight}
+		out[i] = report.Account{Name: a.Name, State: a.State, Reason: a.Reason, Until: a.Until, Inflight: a.Inflight, Generation: a.Generation}
 	}
 	return out
 }

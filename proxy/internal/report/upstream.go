@@ -29,6 +29,9 @@ type Account struct {
 	NextProbe time.Time
 	// Inflight counts live turns.
 	Inflight int
+	// Generation is the operator's number of the credential that State is about; 0
+	// = it has none.
+	Generation int64
 	// Usage of the quota windows that are known.
 	Usage []Window
 }
@@ -78,6 +81,7 @@ func setAccounts(out *v1alpha1.BridgeReplicaStatus, accounts []Account) {
 		out.Accounts = append(out.Accounts, v1alpha1.ReplicaAccount{
 			Name: a.Name, Inflight: count(a.Inflight), State: v1alpha1.AccountCondition(a.State), Reason: word(a.Reason, ""),
 			Since: second(a.Since), Until: second(a.Until), NextProbe: second(a.NextProbe), Usage: usageOf(a.Usage),
+			CredentialGeneration: max(a.Generation, 0),
 		})
 	}
 }
