@@ -27,7 +27,8 @@ type Options struct {
 	Accounts session.Accounts
 	Metrics  *telemetry.Metrics
 	// Hold is how long the HTTP status waits for the first event, so that an
-	// early failure keeps its status; 0 = DefaultHold.
+	// early failure keeps its status, and an upstream that is overloaded can be
+	// exchanged; 0 = session.DefaultHold.
 	Hold time.Duration
 	// MaxSessions bounds the sessions in memory; 0 = session.DefaultMaxSessions.
 	MaxSessions int
@@ -38,9 +39,6 @@ type Options struct {
 	// Router knows the other replicas; nil = there are none.
 	Router Router
 }
-
-// DefaultHold is the longest that clients wait for a head without harm.
-const DefaultHold = 2 * time.Second
 
 // Bridge serves turns. It is safe for concurrent use.
 type Bridge struct {
@@ -57,10 +55,11 @@ type Bridge struct {
 func New(o Options) *Bridge {
 	b := &Bridge{log: o.Logger, metrics: o.Metrics, hold: o.Hold, router: o.Router}
 	if b.hold == 0 {
-		b.hold = DefaultHold
+		b.hold = session.DefaultHold
 	}
 	services := session.Services{
 		Accounts: o.Accounts, Dialer: b.dialers.of, Observer: observer{o.Metrics}, Log: o.Logger, MaxSessions: o.MaxSessions,
+		Hold: b.hold,
 	}
 	if o.Store != nil {
 		b.durable = newDurable(o.Store, o.Logger, o.Metrics, func(h store.Held, current store.Entry) { b.sessions.Fenced(h, current) })

@@ -79,8 +79,15 @@ type rigOptions struct {
 	circuit     bundle.RetryCircuit // the built-in profile's unless set
 }
 
+// briefHold goes with brief deadlines: as in a proxy, it is a small part of what
+// silence takes.
+const briefHold = 50 * time.Millisecond
+
+// retryOn are all reasons of the API.
+var retryOn = []string{"ConnectFailure", "Status429", "Status503", "StreamIncomplete", "IdleTimeout"}
+
 // builtInCircuit is the retry circuit of the built-in profile.
-var builtInCircuit = bundle.RetryCircuit{FailureThreshold: 2, BaseBackoffSeconds: 60, MaxBackoffSeconds: 600,
+var builtInCircuit = bundle.RetryCircuit{MaxAttempts: 2, BudgetPercent: 20, RetryOn: retryOn, FailureThreshold: 2, BaseBackoffSeconds: 60, MaxBackoffSeconds: 600,
 	CleanCloseMaxBackoffSeconds: 30, HalfOpenLeaseSeconds: 60, StateTTLSeconds: 3600}
 
 func newRig(t *testing.T, o rigOptions) *rig {

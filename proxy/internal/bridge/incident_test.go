@@ -117,7 +117,7 @@ func newIncident(t *testing.T, l lost) *incident {
 	if l.verdict != "denied" {
 		t.Parallel() // it waits for a deadline
 	}
-	r := newRig(t, rigOptions{provider: bundle.ProviderChatGPT, deadlines: brief, script: upstream.Script{Conversation: talk}})
+	r := newRig(t, rigOptions{provider: bundle.ProviderChatGPT, deadlines: brief, hold: briefHold, script: upstream.Script{Conversation: talk}})
 	i := &incident{rig: r, talk: r.conversation(thread("incident")...)}
 	first := i.talk.say("go")
 	r.served(first)
@@ -178,7 +178,7 @@ func TestB17_Scenario21_TheIncidentAndAClientThatResendsAll(t *testing.T) {
 			i.watched(func() { i.quarantine(i.talk.header, l.cause) })
 			out := i.talk.send(i.calls...)
 			if !l.inTurn {
-				if out.done() || out.status != l.status || out.code() != l.code || terminals(out) != 1 {
+				if out.done() || out.status != l.status && out.last().name != "response.failed" || out.code() != l.code || terminals(out) != 1 {
 					t.Fatalf("the first turn: %d %s %s", out.status, out.body, out.names())
 				}
 				i.quarantine(i.talk.header, l.cause)
@@ -273,7 +273,7 @@ func TestB25_ADeltaOnALostAnchorThatIsNotDenied(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			i := newIncident(t, l)
 			out := i.talk.delta(i.calls...)
-			if out.done() || out.status != l.status || out.code() != l.code || terminals(out) > 1 {
+			if out.done() || out.status != l.status && out.last().name != "response.failed" || out.code() != l.code || terminals(out) > 1 {
 				t.Fatalf("first: %d %s %s", out.status, out.body, out.names())
 			}
 			if d := i.dispatches(2)[1]; d.Anchor != i.gone || d.InputItems != 1 {
@@ -306,7 +306,7 @@ func TestB22_DeltasThatDifferDoNotLoop(t *testing.T) {
 	for _, l := range slices.Concat(wedges()[:1], silences()[:1]) {
 		t.Run(l.name, func(t *testing.T) {
 			i := newIncident(t, l)
-			i.runtime.Store(i.withCircuit(bundle.RetryCircuit{FailureThreshold: 2, BaseBackoffSeconds: 1, MaxBackoffSeconds: 1, CleanCloseMaxBackoffSeconds: 1,
+			i.runtime.Store(i.withCircuit(bundle.RetryCircuit{MaxAttempts: 2, BudgetPercent: 20, RetryOn: retryOn, FailureThreshold: 2, BaseBackoffSeconds: 1, MaxBackoffSeconds: 1, CleanCloseMaxBackoffSeconds: 1,
 				HalfOpenLeaseSeconds: 60, StateTTLSeconds: 3600}))
 			tried := 0
 			for n := range 8 {
@@ -366,9 +366,6 @@ func TestB25_TheClientsOwnAnchorIsDenied(t *testing.T) {
 			for n := range 2 {
 				out := i.do(call{header: own.header, body: own.body()})
 				status := http.StatusBadRequest
-				if f := l.rule.Fault; n == 0 && f.Action == upstream.ActErrorFrame && f.Status == http.StatusNotFound && f.Shape != upstream.ShapeFlat && f.Shape != upstream.ShapeNoStatus {
-					status = http.StatusNotFound
-				}
 				if out.status != status && (n > 0 || out.last().name != "response.failed") {
 					t.Fatalf("turn %d: %d %s %s", n, out.status, out.body, out.names())
 				}

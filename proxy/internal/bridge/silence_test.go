@@ -18,7 +18,7 @@ func TestB07_SilenceInMidStreamEnds(t *testing.T) {
 				t.Parallel()
 				d := brief
 				d.IdleSeconds, d.KeepaliveSeconds = 2, 1
-				r := newRig(t, rigOptions{deadlines: d, script: upstream.Script{Rules: []upstream.Rule{{Repeat: 1, Fault: &upstream.Fault{At: at, Action: upstream.ActMute}}}}})
+				r := newRig(t, rigOptions{deadlines: d, hold: briefHold, script: upstream.Script{Rules: []upstream.Rule{{Repeat: 1, Fault: &upstream.Fault{At: at, Action: upstream.ActMute}}}}})
 				out := r.do(call{header: header, body: hello})
 				keepalives := 0
 				for _, e := range out.events {

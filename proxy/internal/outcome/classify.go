@@ -15,8 +15,8 @@ func Judge(f Facts) (Kind, Effect) {
 	switch {
 	case f.Life, f.Visible:
 		e.Retry = RetryNever
-	case f.Created && k != Overloaded:
-		// Of what was created only an overload says that it was not run.
+	case f.Created && k != Overloaded && k != ModelAtCapacity:
+		// Of what was created only a lack of room says that it was not run.
 		e.Retry = RetryNever
 	}
 	if f.Dispatch == DispatchNone || f.Refused {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/outcome"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
@@ -111,7 +112,13 @@ func (a *actor) event(f *flight, e upstream.Event) {
 			return
 		}
 		a.progress(f, e)
-	case upstream.KindInProgress, upstream.KindItemAdded, upstream.KindOther:
+	case upstream.KindInProgress:
+		if f.responseID == "" {
+			a.created(f, e) // as good as response.created
+			return
+		}
+		a.relay(f, e)
+	case upstream.KindItemAdded, upstream.KindOther:
 		a.progress(f, e)
 	}
 }
@@ -157,16 +164,28 @@ func (a *actor) relay(f *flight, e upstream.Event) {
 		e.Release()
 		return
 	}
+	if f.holds(e.Kind, a.now()) {
+		a.hold(f, e)
+		return
+	}
+	if a.reveal(f) {
+		a.push(f, e)
+	}
+}
+
+// push hands an event to the client and says whether the turn goes on.
+func (a *actor) push(f *flight, e upstream.Event) bool {
 	lifecycle := e.Kind.Lifecycle()
 	if f.turn.Out.push(e) {
 		if lifecycle && f.facts[len(f.facts)-1].Kind != FactDelivered {
 			f.note(FactDelivered)
 			f.turn.lighten()
 		}
-		return
+		return true
 	}
 	a.abandon(f, failure.New(failure.DownstreamOverflow,
 		"The client reads more slowly than the response arrives; more than 8 MiB wait for it."))
+	return false
 }
 
 // hasActed says whether a tool call must be kept from the client: it has got the
@@ -244,5 +263,5 @@ func dialFact(err error) Fact {
 		fault := upstream.ReadFault(*dial.Refusal)
 		return Fact{Kind: FactRefused, Fault: &fault}
 	}
-	return Fact{Kind: FactDialFailed}
+	return Fact{Kind: FactDialFailed, Phase: outcome.PhaseOf(err)}
 }

@@ -34,7 +34,11 @@ func (a *actor) leased(m leased) {
 		return
 	}
 	if m.err != nil {
-		if f.first != nil {
+		switch {
+		case f.again:
+			a.sameAccount(f)
+			return
+		case f.first != nil:
 			a.settle(f, f.first) // no account is left to ask
 			return
 		}
@@ -170,7 +174,10 @@ func (a *actor) dispatch(f *flight, l *link, plan Plan) {
 	}
 	f.sent, f.expiring = a.now(), time.Time{}
 	f.lastEvent = f.sent
-	f.dispatches++
+	if f.dispatches++; f.dispatches == 1 {
+		f.attempts = 1
+		a.registry.budget.turn(f.sent)
+	}
 	f.before, f.calls = a.replayed.of(f.turn.Fingerprint), nil
 	f.note(FactDispatched)
 	l.uncreated, l.live = f, append(l.live, f)
@@ -190,7 +197,9 @@ func (a *actor) sent(m sent) {
 		if m.err == nil {
 			f.stage = stageSent
 		} else {
-			f.facts = append(f.facts, sendFact(m.err))
+			fact := sendFact(m.err)
+			fact.Partial = true
+			f.facts = append(f.facts, fact)
 			a.judge(f, nil)
 		}
 	}

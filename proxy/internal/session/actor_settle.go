@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
@@ -38,6 +37,7 @@ func (a *actor) judge(f *flight, event *upstream.Event) {
 		if event != nil {
 			event.Release()
 		}
+		f.dropHeld()
 		a.persist()
 		a.recover(f, v, e)
 		return
@@ -52,7 +52,9 @@ func (a *actor) judge(f *flight, event *upstream.Event) {
 }
 
 func (a *actor) turnState(f *flight, e Evidence) TurnState {
-	t := TurnState{Plan: f.plan, Recovered: f.spent, Redialed: f.redialed, CleanCloses: f.cleanCloses,
+	policy := RetryPolicyOf(f.turn.Runtime.Bundle.Circuit.RetryCircuit)
+	t := TurnState{Plan: f.plan, Recovered: f.spent, Redialed: f.redialed, Moved: len(f.excluded) > 0, CleanCloses: f.cleanCloses,
+		Attempts: f.attempts, Retry: policy, Budget: a.registry.budget.leaves(policy.Percent, a.now()),
 		Prewarm: !f.turn.Facts.Generate, Duplicate: f.duplicate}
 	if k := e.Last.Kind; (k == FactEnded || k == FactFirstEventTimeout) && !e.Life && f.turn.Body != nil {
 		t.Neutral = affinity.Neutral(f.turn.Body)
@@ -73,39 +75,6 @@ func (a *actor) noteCalls(f *flight, v Verdict) {
 		a.replayed.broke(f.turn.Fingerprint, calls)
 	}
 }
-
-func (a *actor) affectAccount(f *flight, v Verdict, e Evidence) {
-	if f.lease == nil {
-		return
-	}
-	now := a.now()
-	until := now.Add(limitPause)
-	if fault := e.Last.Fault; fault != nil {
-		if t, ok := account.ResetHint(fault.Header, fault.Raw, now); ok {
-			until = t
-		}
-	}
-	switch v.Account {
-	case AccountSucceeded:
-		a.services.Accounts.Succeeded(f.lease.Account().Name)
-	case AccountRejected:
-		f.lease.CoolDown(now.Add(rejectedPause), account.ReasonAuthRejected)
-	case AccountLimited:
-		f.lease.CoolDown(until, account.ReasonRateLimited)
-	case AccountExhausted:
-		f.lease.CoolDown(until, account.ReasonQuotaExhausted)
-	case AccountUnreachable:
-		f.lease.CoolDown(now.Add(connectPause), account.ReasonConnectFailed)
-	case AccountKeeps:
-	}
-}
-
-// Pauses of an account when the upstream gives no time of its own.
-const (
-	limitPause    = 30 * time.Second
-	rejectedPause = 5 * time.Minute
-	connectPause  = 2 * time.Second
-)
 
 // affectRecord carries a verdict into the record, before anybody hears of it: a
 // client that resends at once is planned against what is known now.
@@ -186,13 +155,17 @@ func (a *actor) recover(f *flight, v Verdict, e Evidence) {
 		f.cancel()
 	}
 	a.services.Observer.Replayed(proofOf(v, e))
+	if spends(v.Recovery, v.Kind) {
+		f.attempts++
+		a.registry.budget.spend(a.now())
+	}
 	switch v.Recovery {
 	case RecoverRedial:
 		f.redialed = true
 	case RecoverHTTP:
 		a.registry.noteNoWebSocket(f.turn.Runtime.Bundle.Pool.Provider.Endpoint)
 		f.transport = HTTP
-	case RecoverOtherAccount:
+	case RecoverOtherAccount, RecoverAnyAccount:
 		a.otherAccount(f, v, e)
 		return
 	case RecoverWhole:
@@ -203,6 +176,15 @@ func (a *actor) recover(f *flight, v Verdict, e Evidence) {
 		a.arm()
 		return
 	case RecoverNone:
+	}
+	a.connect(f)
+}
+
+// resume goes on after a pause.
+func (a *actor) resume(f *flight) {
+	if f.lease == nil {
+		a.takeAccount(f)
+		return
 	}
 	a.connect(f)
 }
@@ -233,15 +215,26 @@ func (a *actor) otherAccount(f *flight, v Verdict, e Evidence) {
 		f.spent = true // it may have run: this is the one time that it is sent again
 	}
 	f.excluded = append(f.excluded, f.lease.Account().Name)
+	f.again = v.Recovery == RecoverAnyAccount
 	f.lease.Release()
 	f.lease, f.redialed, f.needs.Prefer = nil, false, ""
 	a.takeAccount(f)
 }
 
+// sameAccount asks the accounts once more that were no good a moment ago, after a
+// pause: there is no other, and the fault was none of theirs.
+func (a *actor) sameAccount(f *flight) {
+	f.again, f.excluded = false, nil
+	f.stage, f.resumeAt = stagePausing, a.now().Add(a.world.jitter(maxPause))
+	a.arm()
+}
+
 // finish gives the client its end.
 func (a *actor) finish(f *flight, v Verdict, e Evidence, event *upstream.Event) {
 	if event != nil && !f.gone && (v.Client == DeliverEvent || v.Client == DeliverFault && event.Kind == upstream.KindFailed) {
-		if f.turn.Out.push(*event) {
+		if !a.reveal(f) {
+			event.Release()
+		} else if f.turn.Out.push(forClient(*event, v.Kind)) {
 			a.settle(f, nil)
 			return
 		}
@@ -266,6 +259,7 @@ func (a *actor) settle(f *flight, end *failure.Failure) {
 		return
 	}
 	f.stage = stageSettled
+	f.dropHeld()
 	if f.probe {
 		a.probe(f, ProbeReturned)
 	}
@@ -311,6 +305,7 @@ func (a *actor) abandon(f *flight, end *failure.Failure) {
 		return
 	}
 	f.gone = true
+	f.dropHeld()
 	f.turn.Out.end(end)
 	f.turn.Out.detach()
 	if f.link == nil && (f.stage == stageRecalling || f.stage == stageRereading) {

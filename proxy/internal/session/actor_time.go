@@ -37,6 +37,7 @@ func (a *actor) nextDue() time.Time {
 	}
 	for _, f := range a.flights {
 		earlier(f.renewAt)
+		earlier(f.heldUntil)
 		if f.stage == stagePausing {
 			earlier(f.resumeAt)
 		}
@@ -121,7 +122,10 @@ func (a *actor) catchUp() {
 
 func (a *actor) expireFlight(f *flight, now time.Time) {
 	if f.stage == stagePausing && !now.Before(f.resumeAt) && !f.gone {
-		a.connect(f)
+		a.resume(f)
+	}
+	if !f.heldUntil.IsZero() && !now.Before(f.heldUntil) {
+		a.reveal(f)
 	}
 	if f.probe && !now.Before(f.renewAt) {
 		a.probe(f, ProbeRenewed)

@@ -1,6 +1,9 @@
 package session
 
-import "github.com/causeway-dev/causeway/proxy/internal/upstream"
+import (
+	"github.com/causeway-dev/causeway/proxy/internal/outcome"
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
+)
 
 // AnchorEffect is what an attempt means for its anchor. What a strike means for
 // it is decided where strikes are counted.
@@ -12,19 +15,6 @@ const (
 	AnchorReplaced
 	AnchorDies
 	AnchorWedges // the upstream worked, and never created the response
-)
-
-// AccountEffect is what an attempt means for its account.
-type AccountEffect uint8
-
-// Effects on the account.
-const (
-	AccountKeeps AccountEffect = iota
-	AccountSucceeded
-	AccountRejected // its credential was refused
-	AccountLimited  // a rate limit
-	AccountExhausted
-	AccountUnreachable
 )
 
 // Recovery is what may be done about the turn, at most once each.
@@ -39,8 +29,11 @@ const (
 	// RecoverHTTP: the upstream has no WebSocket here; send the turn by HTTP.
 	RecoverHTTP
 	// RecoverOtherAccount: the upstream said that it did not run the turn, and
-	// why lies with the account.
+	// another account may have more luck.
 	RecoverOtherAccount
+	// RecoverAnyAccount: the same, where the reason is not the account's: if there
+	// is no other, the same one is asked again, after a short, random pause.
+	RecoverAnyAccount
 	// RecoverWhole: send the whole conversation again without the anchor, on the
 	// same account.
 	RecoverWhole
@@ -49,7 +42,7 @@ const (
 	RecoverAfterPause
 )
 
-var recoveryNames = [...]string{"", "redial", "http", "other_account", "whole", "after_pause"}
+var recoveryNames = [...]string{"", "redial", "http", "other_account", "any_account", "whole", "after_pause"}
 
 func (r Recovery) String() string { return recoveryNames[r] }
 
@@ -77,12 +70,15 @@ const (
 type Verdict struct {
 	// Row is the row of the verdict table, for logs and metrics.
 	Row string
+	// Kind is what the attempt means for everybody but the session: its account, its
+	// route and the whole.
+	Kind outcome.Kind
 	// Strike counts against the session key.
 	Strike StrikeClass
 	// Settles: the key works; its circuit closes.
 	Settles bool
 	Anchor  AnchorEffect
-	Account AccountEffect
+	Account outcome.Account
 	// Retire ends the connection.
 	Retire   bool
 	Recovery Recovery
@@ -96,9 +92,18 @@ type TurnState struct {
 	Recovered bool
 	// Redialed: this turn has connected again already.
 	Redialed bool
+	// Moved: another account was asked already, because the first was not reached.
+	Moved bool
 	// CleanCloses counts the times that this turn was sent again after the
 	// upstream had closed in good order.
 	CleanCloses int
+	// Attempts counts the dispatches of the turn, this one included, but for those
+	// that an account refused for a reason of its own.
+	Attempts int
+	// Retry is what the policy allows, Budget whether the turns of late leave room
+	// for one that is sent again.
+	Retry  RetryPolicy
+	Budget bool
 	// Neutral: any account can run the turn, and no tool of it acts at the upstream;
 	// see affinity.Neutral. It is looked at only where a second run is in question.
 	Neutral bool
@@ -115,6 +120,20 @@ const maxCleanCloses = 2
 
 // Decide judges an attempt. It is total and pure; the first row that fits wins.
 func Decide(e Evidence, t TurnState) Verdict {
+	kind, effect := outcome.Judge(e.outcome())
+	v := decide(e, t, kind, effect)
+	v.Kind = kind
+	if effect.Account != outcome.AccountSuspect || t.Plan.Provenance == Unanchored {
+		// Silence on an anchor is the anchor's before it is the account's.
+		v.Account = effect.Account
+	}
+	if !t.Retry.allows(v.Recovery, kind, t) {
+		v.Recovery = RecoverNone
+	}
+	return v
+}
+
+func decide(e Evidence, t TurnState, kind outcome.Kind, effect outcome.Effect) Verdict {
 	switch e.Last.Kind {
 	case FactClientGone:
 		return Verdict{Row: "client_gone", Retire: e.Dispatched, Client: DeliverNothing}
@@ -123,13 +142,13 @@ func Decide(e Evidence, t TurnState) Verdict {
 	case FactDialFailed, FactNotSent:
 		return dialFailed(t)
 	case FactRefused:
-		return refused(e, t)
+		return refused(e, t, kind, effect)
 	case FactCompleted:
 		return finished(t)
 	case FactIncomplete:
-		return Verdict{Row: "incomplete", Account: AccountSucceeded, Client: DeliverEvent}
+		return Verdict{Row: "incomplete", Client: DeliverEvent}
 	case FactFault:
-		return fault(e, t)
+		return fault(e, t, kind, effect)
 	case FactEnded:
 		return ended(e, t)
 	case FactFirstEventTimeout:
@@ -153,9 +172,9 @@ func finished(t TurnState) Verdict {
 		// The client's history lacks the call, so nothing can be built on it.
 		return Verdict{Row: "duplicate", Retire: true, Client: DeliverDuplicate}
 	case t.Prewarm:
-		return Verdict{Row: "prewarm", Account: AccountSucceeded, Client: DeliverEvent}
+		return Verdict{Row: "prewarm", Client: DeliverEvent}
 	}
-	return Verdict{Row: "completed", Settles: true, Anchor: AnchorReplaced, Account: AccountSucceeded, Client: DeliverEvent}
+	return Verdict{Row: "completed", Settles: true, Anchor: AnchorReplaced, Client: DeliverEvent}
 }
 
 // wedged judges an attempt that showed life and was never created: how an
@@ -168,14 +187,14 @@ func wedged(e Evidence, t TurnState) (Verdict, bool) {
 	return Verdict{Row: "wedged", Anchor: AnchorWedges, Retire: true, Client: DeliverCut}, true
 }
 
+// dialFailed judges a turn that did not leave. All accounts of a pool are reached
+// at one endpoint, so that one other is worth a try, and no more.
 func dialFailed(t TurnState) Verdict {
 	v := Verdict{Row: "not_sent", Retire: true, Client: DeliverConnect}
-	if !t.Redialed {
+	switch {
+	case !t.Redialed:
 		v.Recovery = RecoverRedial
-		return v
-	}
-	v.Account = AccountUnreachable
-	if anyAccount(t.Plan) {
+	case anyAccount(t.Plan) && !t.Moved:
 		v.Recovery = RecoverOtherAccount
 	}
 	return v
@@ -183,68 +202,69 @@ func dialFailed(t TurnState) Verdict {
 
 // refused judges an upgrade that was answered with an HTTP error: nothing was
 // sent, so every recovery is legal.
-func refused(e Evidence, t TurnState) Verdict {
+func refused(e Evidence, t TurnState, kind outcome.Kind, effect outcome.Effect) Verdict {
 	v := Verdict{Row: "refused", Retire: true, Client: DeliverFault}
-	f := e.Last.Fault
-	if f == nil {
-		return v
-	}
 	switch {
-	case f.Auth(), f.Limit():
-		v.Account = accountEffect(f)
-		if anyAccount(t.Plan) {
-			v.Recovery = RecoverOtherAccount
-		}
-	case noWebSocket(f.Status):
+	case e.Last.Fault == nil:
+	case kind == outcome.NoWebSocket:
 		v.Row, v.Recovery = "no_websocket", RecoverHTTP
-	case !t.Redialed:
+	case effect.Retry == outcome.RetryOther:
+		if anyAccount(t.Plan) {
+			v.Recovery = elsewhere(effect)
+		}
+	case effect.Retry == outcome.RetryRedial && !t.Redialed:
 		v.Recovery = RecoverRedial
 	}
 	return v
 }
 
-func noWebSocket(status int) bool {
-	return (&upstream.DialError{Status: status}).NoWebSocket()
+// elsewhere is the recovery of what was refused without being run.
+func elsewhere(effect outcome.Effect) Recovery {
+	if effect.Blame == outcome.BlameAccount {
+		return RecoverOtherAccount
+	}
+	return RecoverAnyAccount
 }
 
 // fault judges an explicit failure: an error event or response.failed. What the
-// upstream refuses before any event of the response, it has not run.
-func fault(e Evidence, t TurnState) Verdict {
-	f := e.Last.Fault
+// upstream refuses before any work on the response, it has not run, if it says
+// so.
+func fault(e Evidence, t TurnState, kind outcome.Kind, effect outcome.Effect) Verdict {
 	v := Verdict{Row: "fault", Client: DeliverFault}
-	if f == nil {
+	if e.Last.Fault == nil {
 		return v
 	}
 	unrun := !e.Life && !e.Delivered
-	switch {
-	case f.Denial():
+	switch kind {
+	case outcome.AnchorDenied:
 		return denied(unrun, t)
-	case f.MissingToolOutput():
+	case outcome.MissingToolOutput:
 		v.Row = "missing_tool_output"
 		if t.Plan.Provenance == Injected {
 			// The client's history and the anchor's disagree; only the whole tells.
 			v.Anchor = AnchorDies
 			v.Recovery = whole(unrun, t)
 		}
-	case f.ConnectionLimit():
+		return v
+	case outcome.ConnectionLimit:
 		v.Row, v.Retire = "connection_limit", true
 		v.Recovery = whole(unrun, t)
-	case f.Auth(), f.Limit():
-		v.Row, v.Account = "account_fault", accountEffect(f)
-		v.Retire = f.Auth()
-		if unrun && anyAccount(t.Plan) {
-			v.Recovery = RecoverOtherAccount
-		}
-	case f.Overloaded():
-		// The upstream says that it did not run it, and why lies with nobody here.
+		return v
+	case outcome.AuthRejected, outcome.Entitlement, outcome.Forbidden, outcome.Deactivated, outcome.RateLimited,
+		outcome.QuotaExhausted, outcome.ModelNotForAccount:
+		v.Row = "account_fault"
+		v.Retire = kind == outcome.AuthRejected
+	case outcome.Overloaded, outcome.ModelAtCapacity, outcome.EdgeLimited:
 		v.Row = "overloaded"
-	case f.Server() || f.Status == 0 && !e.Life:
-		// A server error leaves it open whether the request ran; the next turn
-		// gets a new connection.
+	case outcome.ServerError, outcome.Unavailable, outcome.ResponseFailed, outcome.UpgradeFailed:
+		// It is left open whether the request ran; the next turn gets a new connection.
 		v.Row, v.Retire = "upstream_fault", true
 		if !e.Life {
 			v.Strike = StrikeIncomplete
 		}
+	}
+	if effect.Retry == outcome.RetryOther && anyAccount(t.Plan) {
+		v.Recovery = elsewhere(effect)
 	}
 	return v
 }
@@ -351,14 +371,3 @@ func replayable(e Evidence, t TurnState) bool {
 // account can resolve is refused by the others without being run, so asking is
 // legal for every whole payload; the first answer stands if all refuse.
 func anyAccount(p Plan) bool { return p.Whole }
-
-func accountEffect(f *upstream.Fault) AccountEffect {
-	switch {
-	case f.Auth():
-		return AccountRejected
-	case f.Quota():
-		return AccountExhausted
-	default:
-		return AccountLimited
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
+	"github.com/causeway-dev/causeway/proxy/internal/outcome"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
@@ -20,6 +21,9 @@ var faults = map[string]*upstream.Fault{
 	"no status":        {Code: "strange"},
 	"overloaded":       {Status: 503, Code: "server_is_overloaded"},
 }
+
+// anyRetry allows all that is right.
+var anyRetry = RetryPolicy{MaxAttempts: 5, Percent: 100, On: OnConnectFailure | OnStatus429 | OnStatus503 | OnStreamIncomplete | OnIdleTimeout}
 
 // everyAttempt calls f with the full product of what an attempt can have gone
 // through and what a turn can be.
@@ -54,7 +58,8 @@ func everyAttempt(f func(facts []Fact, turn TurnState)) {
 					f(append(facts, end), TurnState{
 						Plan:      Plan{Class: affinity.ClassFull, Provenance: provenance, Whole: bits&1 != 0},
 						Recovered: bits&2 != 0, Redialed: bits&4 != 0, Neutral: bits&8 != 0, Prewarm: bits&16 != 0,
-						Duplicate: bits&32 != 0, CleanCloses: bits >> 6})
+						Duplicate: bits&32 != 0, CleanCloses: bits >> 6, Moved: bits&4 != 0 && bits&8 != 0,
+						Attempts: 1, Retry: anyRetry, Budget: true})
 				}
 			}
 		}
@@ -114,11 +119,19 @@ func TestDecideIsTotalAndSafe(t *testing.T) {
 		if v.Anchor == AnchorReplaced && last != FactCompleted {
 			fail("only a completed response makes an anchor")
 		}
-		if v.Account == AccountRejected && (e.Last.Fault == nil || !e.Last.Fault.Auth()) {
-			fail("only the upstream's word takes a credential out")
+		switch v.Account {
+		case outcome.AccountNone, outcome.AccountGood, outcome.AccountUnreachable:
+		case outcome.AccountSuspect:
+			if turn.Plan.Provenance != Unanchored && e.Last.Fault == nil {
+				fail("what happens on an anchor is no sign against its account")
+			}
+		default:
+			if e.Last.Fault == nil {
+				fail("only the upstream's word takes an account out")
+			}
 		}
-		if (last == FactClientGone || last == FactLocal || last == FactIdleTimeout || last == FactFirstEventTimeout) && v.Account != AccountKeeps {
-			fail("an account is not blamed for what it did not say")
+		if (last == FactClientGone || last == FactLocal) && v.Account != outcome.AccountNone {
+			fail("an account is not blamed for what it did not do")
 		}
 		if last == FactClientGone && v.Client != DeliverNothing || last != FactClientGone && v.Client == DeliverNothing {
 			fail("every client that is there gets an end")
@@ -158,12 +171,12 @@ func TestDecideRows(t *testing.T) {
 		turn  TurnState
 		want  Verdict
 	}{
-		{"completed", with(Fact{Kind: FactCreated}, Fact{Kind: FactCompleted}), whole, Verdict{Row: "completed", Settles: true, Anchor: AnchorReplaced, Account: AccountSucceeded}},
-		{"Scenario 58: a prewarm", with(Fact{Kind: FactCreated}, Fact{Kind: FactCompleted}), TurnState{Prewarm: true}, Verdict{Row: "prewarm", Account: AccountSucceeded}},
-		{"Scenario 60: a call was kept back", with(Fact{Kind: FactCreated}, Fact{Kind: FactCompleted}), TurnState{Duplicate: true}, Verdict{Row: "duplicate", Retire: true, Client: DeliverDuplicate}},
-		{"Scenario 24: legitimate incomplete", with(Fact{Kind: FactIncomplete}), whole, Verdict{Row: "incomplete", Account: AccountSucceeded}},
-		{"B35: reset after the request was read", with(cut), TurnState{Plan: whole.Plan, Neutral: true}, Verdict{Row: "cut_eventless", Strike: StrikeIncomplete, Retire: true, Client: DeliverCut}},
-		{"Scenario 40, after three events: no strike", with(Fact{Kind: FactCreated}, Fact{Kind: FactProgress}, cut), whole, Verdict{Row: "cut", Retire: true, Client: DeliverCut}},
+		{"completed", with(Fact{Kind: FactCreated}, Fact{Kind: FactCompleted}), whole, Verdict{Row: "completed", Settles: true, Anchor: AnchorReplaced, Account: outcome.AccountGood}},
+		{"Scenario 58: a prewarm", with(Fact{Kind: FactCreated}, Fact{Kind: FactCompleted}), TurnState{Prewarm: true}, Verdict{Row: "prewarm", Account: outcome.AccountGood}},
+		{"Scenario 60: a call was kept back", with(Fact{Kind: FactCreated}, Fact{Kind: FactCompleted}), TurnState{Duplicate: true}, Verdict{Row: "duplicate", Account: outcome.AccountGood, Retire: true, Client: DeliverDuplicate}},
+		{"Scenario 24: legitimate incomplete", with(Fact{Kind: FactIncomplete}), whole, Verdict{Row: "incomplete", Account: outcome.AccountGood}},
+		{"B35: reset after the request was read", with(cut), TurnState{Plan: whole.Plan, Neutral: true}, Verdict{Row: "cut_eventless", Strike: StrikeIncomplete, Account: outcome.AccountSuspect, Retire: true, Client: DeliverCut}},
+		{"Scenario 40, after three events: no strike", with(Fact{Kind: FactCreated}, Fact{Kind: FactProgress}, cut), whole, Verdict{Row: "cut", Account: outcome.AccountSuspect, Retire: true, Client: DeliverCut}},
 		{"Scenario 48: reasoning without created on an anchor of ours", with(Fact{Kind: FactProgress}, cut), injected, Verdict{Row: "wedged", Anchor: AnchorWedges, Retire: true, Client: DeliverCut}},
 		{"Scenario 48: the same, and silence", with(Fact{Kind: FactProgress}, Fact{Kind: FactIdleTimeout}), injected, Verdict{Row: "wedged", Anchor: AnchorWedges, Retire: true, Client: DeliverCut}},
 		{"Scenario 54: created, and silence", with(Fact{Kind: FactCreated}, Fact{Kind: FactProgress}, Fact{Kind: FactIdleTimeout}), injected, Verdict{Row: "idle", Retire: true, Client: DeliverIdle}},
@@ -173,7 +186,10 @@ func TestDecideRows(t *testing.T) {
 		{"clean close of a turn that acts at the upstream", with(clean), whole, Verdict{Row: "clean_close", Strike: StrikeCleanClose, Retire: true, Client: DeliverCut}},
 		{"Scenario 72: liveness", with(Fact{Kind: FactEnded, End: &upstream.Ended{Cause: upstream.CauseLiveness}}), injected, Verdict{Row: "liveness", Retire: true, Client: DeliverCut}},
 		{"Scenario 23: a failed envelope as the first event", with(Fact{Kind: FactFault, Fault: faults["server error"]}), injected, Verdict{Row: "upstream_fault", Strike: StrikeIncomplete, Retire: true, Client: DeliverFault}},
-		{"overloaded", with(Fact{Kind: FactFault, Fault: faults["overloaded"]}), whole, Verdict{Row: "overloaded", Client: DeliverFault}},
+		{"overloaded", with(Fact{Kind: FactFault, Fault: faults["overloaded"]}), whole, Verdict{Row: "overloaded", Recovery: RecoverAnyAccount, Client: DeliverFault}},
+		{"B41: overloaded within the answer", with(Fact{Kind: FactCreated}, Fact{Kind: FactFault, Fault: faults["overloaded"]}), whole, Verdict{Row: "overloaded", Recovery: RecoverAnyAccount, Client: DeliverFault}},
+		{"B41: the client has seen it begin", with(Fact{Kind: FactCreated}, Fact{Kind: FactDelivered}, Fact{Kind: FactFault, Fault: faults["overloaded"]}), whole, Verdict{Row: "overloaded", Client: DeliverFault}},
+		{"overloaded after work", with(Fact{Kind: FactCreated}, Fact{Kind: FactProgress}, Fact{Kind: FactFault, Fault: faults["overloaded"]}), whole, Verdict{Row: "overloaded", Client: DeliverFault}},
 		{"reset under an injected anchor", with(cut), injected, Verdict{Row: "cut_eventless", Strike: StrikeIncomplete, Retire: true, Client: DeliverCut}},
 		{"denied, whole", with(Fact{Kind: FactFault, Fault: faults["denial"]}), injected, Verdict{Row: "denied", Anchor: AnchorDies, Recovery: RecoverWhole, Client: DeliverAnchorGone}},
 		{"denied, delta", with(Fact{Kind: FactFault, Fault: faults["denial"]}), delta, Verdict{Row: "denied", Anchor: AnchorDies, Client: DeliverAnchorGone}},
@@ -181,17 +197,20 @@ func TestDecideRows(t *testing.T) {
 		{"Scenario 22: denied, the recovery is spent", with(Fact{Kind: FactFault, Fault: faults["denial"]}), TurnState{Plan: injected.Plan, Recovered: true}, Verdict{Row: "denied", Anchor: AnchorDies, Client: DeliverAnchorGone}},
 		{"denied, client's own", with(Fact{Kind: FactFault, Fault: faults["denial"]}), TurnState{Plan: Plan{Provenance: ClientSupplied}}, Verdict{Row: "denied", Anchor: AnchorDies, Client: DeliverFault}},
 		{"silence on an anchor", with(Fact{Kind: FactFirstEventTimeout}), injected, Verdict{Row: "silent", Strike: StrikeSilence, Retire: true, Recovery: RecoverWhole, Client: DeliverSilence}},
-		{"silence", with(Fact{Kind: FactFirstEventTimeout}), whole, Verdict{Row: "silent", Strike: StrikeSilence, Retire: true, Client: DeliverSilence}},
-		{"Scenario 61: silence, and any account will do", with(Fact{Kind: FactFirstEventTimeout}), TurnState{Plan: whole.Plan, Neutral: true}, Verdict{Row: "silent", Strike: StrikeSilence, Retire: true, Recovery: RecoverOtherAccount, Client: DeliverSilence}},
+		{"silence", with(Fact{Kind: FactFirstEventTimeout}), whole, Verdict{Row: "silent", Strike: StrikeSilence, Account: outcome.AccountSuspect, Retire: true, Client: DeliverSilence}},
+		{"Scenario 61: silence, and any account will do", with(Fact{Kind: FactFirstEventTimeout}), TurnState{Plan: whole.Plan, Neutral: true}, Verdict{Row: "silent", Strike: StrikeSilence, Account: outcome.AccountSuspect, Retire: true, Recovery: RecoverOtherAccount, Client: DeliverSilence}},
 		{"Scenario 62: silence on a delta", with(Fact{Kind: FactFirstEventTimeout}), delta, Verdict{Row: "silent", Strike: StrikeSilence, Retire: true, Client: DeliverSilence}},
-		{"limit", with(Fact{Kind: FactFault, Fault: faults["limit"]}), whole, Verdict{Row: "account_fault", Account: AccountLimited, Recovery: RecoverOtherAccount, Client: DeliverFault}},
-		{"limit after created", with(Fact{Kind: FactCreated}, Fact{Kind: FactFault, Fault: faults["limit"]}), whole, Verdict{Row: "account_fault", Account: AccountLimited, Client: DeliverFault}},
+		{"limit", with(Fact{Kind: FactFault, Fault: faults["limit"]}), whole, Verdict{Row: "account_fault", Account: outcome.AccountCoolDown, Recovery: RecoverOtherAccount, Client: DeliverFault}},
+		{"limit after created", with(Fact{Kind: FactCreated}, Fact{Kind: FactFault, Fault: faults["limit"]}), whole, Verdict{Row: "account_fault", Account: outcome.AccountCoolDown, Client: DeliverFault}},
 		{"Scenario 25: deterministic error", with(Fact{Kind: FactFault, Fault: faults["bad request"]}), whole, Verdict{Row: "fault", Client: DeliverFault}},
 		{"dial failed", []Fact{{Kind: FactDialFailed}}, whole, Verdict{Row: "not_sent", Retire: true, Recovery: RecoverRedial, Client: DeliverConnect}},
-		{"dial failed again", []Fact{{Kind: FactDialFailed}}, TurnState{Plan: whole.Plan, Redialed: true}, Verdict{Row: "not_sent", Account: AccountUnreachable, Retire: true, Recovery: RecoverOtherAccount, Client: DeliverConnect}},
+		{"dial failed again", []Fact{{Kind: FactDialFailed}}, TurnState{Plan: whole.Plan, Redialed: true}, Verdict{Row: "not_sent", Retire: true, Recovery: RecoverOtherAccount, Client: DeliverConnect}},
 		{"Scenario 33: not sent after all", with(Fact{Kind: FactNotSent}), whole, Verdict{Row: "not_sent", Retire: true, Recovery: RecoverRedial, Client: DeliverConnect}},
 	} {
-		if got := Decide(Digest(tc.facts), tc.turn); got != tc.want {
+		tc.turn.Attempts, tc.turn.Retry, tc.turn.Budget = 1, anyRetry, true
+		got := Decide(Digest(tc.facts), tc.turn)
+		tc.want.Kind = got.Kind // a table of its own
+		if got != tc.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", tc.name, got, tc.want)
 		}
 	}

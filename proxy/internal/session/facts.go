@@ -3,6 +3,7 @@ package session
 import (
 	"strconv"
 
+	"github.com/causeway-dev/causeway/proxy/internal/outcome"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
@@ -12,8 +13,13 @@ type Fact struct {
 	Kind FactKind
 	// Fault is set for FactFault and FactRefused.
 	Fault *upstream.Fault
-	// End is set for FactEnded.
-	End *upstream.Ended
+	// End is set for FactEnded; Partial says that the request was being written.
+	End     *upstream.Ended
+	Partial bool
+	// Phase is set for FactDialFailed.
+	Phase outcome.Phase
+	// Source says whose limit a timeout was.
+	Source outcome.Source
 }
 
 func (f Fact) String() string {
@@ -57,10 +63,11 @@ func (k FactKind) String() string { return factNames[k] }
 // Evidence is the digest of an attempt's facts.
 type Evidence struct {
 	Dispatched bool
-	// Life: the upstream worked on the response.
-	Life      bool
-	Created   bool
-	Delivered bool
+	// Life: the upstream took the request on. Work: it did something for it, beyond
+	// saying that the response was created.
+	Life, Work bool
+	Created    bool
+	Delivered  bool
 	// Last is the fact that ended the attempt.
 	Last Fact
 }
@@ -75,7 +82,7 @@ func Digest(facts []Fact) Evidence {
 		case FactCreated:
 			e.Dispatched, e.Life, e.Created = true, true, true
 		case FactProgress, FactCompleted, FactIncomplete:
-			e.Dispatched, e.Life = true, true
+			e.Dispatched, e.Life, e.Work = true, true, true
 		case FactDelivered:
 			e.Delivered = true
 		case FactFault:
@@ -88,4 +95,49 @@ func Digest(facts []Fact) Evidence {
 		e.Last = f
 	}
 	return e
+}
+
+// outcome is the evidence as the table of outcomes looks at it.
+func (e Evidence) outcome() outcome.Facts {
+	last := e.Last
+	f := outcome.Facts{Fault: last.Fault, End: last.End, Deadline: last.Source, Dispatch: e.dispatch(),
+		Created: e.Created, Life: e.Work, Visible: e.Delivered}
+	switch last.Kind {
+	case FactDialFailed:
+		f.Dial = last.Phase
+		if last.Phase == outcome.PhaseNone {
+			f.Dial = outcome.PhaseConnect
+		}
+	case FactRefused:
+		f.Refused = true
+	case FactCompleted:
+		f.Finish = outcome.FinishCompleted
+	case FactIncomplete:
+		f.Finish = outcome.FinishIncomplete
+	case FactFirstEventTimeout:
+		f.Silence = outcome.SilenceFirstEvent
+	case FactIdleTimeout:
+		f.Silence = outcome.SilenceIdle
+	case FactRequestTimeout:
+		f.Silence = outcome.SilenceTotal
+	case FactClientGone:
+		f.ClientGone = true
+	case FactLocal:
+		f.Local = outcome.LocalDrain
+	case FactNotSent, FactDispatched, FactCreated, FactProgress, FactDelivered, FactFault, FactEnded:
+	}
+	return f
+}
+
+// dispatch is how far the request went.
+func (e Evidence) dispatch() outcome.Certainty {
+	switch {
+	case !e.Dispatched:
+		return outcome.DispatchNone
+	case e.Life, e.Last.Kind == FactFault:
+		return outcome.DispatchAcked
+	case e.Last.Partial:
+		return outcome.DispatchPartial
+	}
+	return outcome.DispatchSent
 }

@@ -4,8 +4,11 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tidwall/sjson"
+
 	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/outcome"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
@@ -38,7 +41,7 @@ var ends = map[ClientResult]struct{ code, reason, message string }{
 func clientFailure(v Verdict, e Evidence, now time.Time) *failure.Failure {
 	if v.Client == DeliverFault {
 		if e.Last.Fault != nil {
-			return faultFailure(e.Last.Fault, now)
+			return faultFailure(e.Last.Fault, v.Kind, now)
 		}
 		return failure.New(failure.UpstreamError, "The upstream refused the request.")
 	}
@@ -62,39 +65,70 @@ func cutReason(e Evidence) string {
 // faultFailure maps an upstream's error. The error object is the client's own
 // and is passed on as it came; the status and the hints are what clients need to
 // do the right thing next.
-func faultFailure(f *upstream.Fault, now time.Time) *failure.Failure {
+func faultFailure(f *upstream.Fault, kind outcome.Kind, now time.Time) *failure.Failure {
+	effect := kind.Effect()
 	var options []failure.Option
-	until, hinted := account.ResetHint(f.Header, f.Raw, now)
-	if hinted {
+	if until, hinted := account.ResetHint(f.Header, f.Raw, now); hinted {
 		options = append(options, failure.After(until.Sub(now)), failure.ResetsAt(until))
 	}
-	if f.Auth() {
+	if effect.ClientCode == failure.UpstreamAuth {
 		// 401 is for the client's own key alone; this one is the pool's.
 		return failure.New(failure.UpstreamAuth, "The upstream rejected the credential of the account that served this request.", options...)
 	}
-	made := failure.New(codeFor(f), f.Message, options...)
+	made := failure.New(codeFor(f, effect), f.Message, options...)
 	if f.Code != "" {
 		made.Code = f.Code
 	}
 	made.Type, made.Param, made.Raw = f.Type, f.Param, f.Raw
-	made.Status = statusFor(f)
-	if f.Limit() && !hinted {
-		// Codex ends its turn at a 429 without a hint; this one is how long the
-		// account is left alone.
-		made.RetryAfter = limitPause
+	if made.Status = effect.ClientStatus; made.Status == 0 {
+		made.Status = statusFor(f)
+	}
+	if effect.Unknown {
+		made.RetryAfter, made.ResetsAt = 0, time.Time{} // it may have run
+	}
+	if effect.Rewrite != "" {
+		made.Code, made.Raw = effect.Rewrite, withCode(f.Raw, "code", effect.Rewrite)
 	}
 	return made
 }
 
+// withCode is a JSON object with another code at path; what cannot be changed is
+// left out.
+func withCode(object []byte, path, code string) []byte {
+	if len(object) == 0 {
+		return nil
+	}
+	changed, err := sjson.SetBytes(object, path, code)
+	if err != nil {
+		return nil
+	}
+	return changed
+}
+
+// forClient is the upstream's own response.failed as the client gets it: a code that
+// would end a Codex session though the turn can be sent again is changed, its
+// message is not.
+func forClient(e upstream.Event, kind outcome.Kind) upstream.Event {
+	rewrite := kind.Effect().Rewrite
+	if e.Kind != upstream.KindFailed || rewrite == "" {
+		return e
+	}
+	changed := withCode(e.Data, "response.error.code", rewrite)
+	if changed == nil {
+		return e
+	}
+	eventType := e.Type
+	e.Release()
+	return upstream.Own(eventType, changed)
+}
+
 // codeFor picks the row of the failure table that gives default hints.
-func codeFor(f *upstream.Fault) string {
+func codeFor(f *upstream.Fault, effect outcome.Effect) string {
 	switch {
-	case f.Quota():
-		return failure.UsageLimitReached
-	case f.Limit():
-		return failure.RateLimitExceeded
-	case f.Denial():
-		return failure.PreviousResponseNotFound
+	case effect.ClientCode != "":
+		return effect.ClientCode
+	case effect.Rewrite != "":
+		return failure.UpstreamUnavailable
 	case f.Code == failure.UpstreamProtocol:
 		return failure.UpstreamProtocol
 	case f.Status >= http.StatusBadRequest && f.Status < http.StatusInternalServerError, f.Type == "invalid_request_error":
@@ -103,21 +137,17 @@ func codeFor(f *upstream.Fault) string {
 	return failure.UpstreamError
 }
 
-// statusFor is the status a client sees. 413 makes Codex resend in full and
-// change its transport, so that what is too large is a 400; a frame without a
-// status gets the one of its code.
+// statusFor is the status of what the upstream judged itself. 413 makes Codex
+// resend in full and change its transport, so that what is too large is a 400; a
+// frame without a status gets the one of its code.
 func statusFor(f *upstream.Fault) int {
 	switch {
-	case f.Limit():
-		return http.StatusTooManyRequests
 	case f.Status == http.StatusRequestEntityTooLarge:
 		return http.StatusBadRequest
 	case f.Status >= http.StatusBadRequest:
 		return f.Status
-	case f.Denial(), f.Type == "invalid_request_error", f.Code == "invalid_request_error", f.Code == "context_length_exceeded":
+	case f.Type == "invalid_request_error", f.Code == "invalid_request_error", f.Code == "context_length_exceeded":
 		return http.StatusBadRequest
-	case f.Code == "server_is_overloaded", f.Code == "slow_down":
-		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadGateway
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -237,6 +239,11 @@ type setUp struct {
 	services    func(*Services)
 }
 
+// retryWords are all reasons of the API, in its order.
+func retryWords() []string {
+	return slices.SortedFunc(maps.Keys(retryReasons), func(a, b string) int { return int(retryReasons[a]) - int(retryReasons[b]) })
+}
+
 func newBenchOf(t *testing.T, o setUp) *bench {
 	t.Helper()
 	pool := bundle.Pool{Provider: bundle.Provider{Type: o.provider, Endpoint: "https://upstream.test/v1"}, Strategy: bundle.StrategyRoundRobin}
@@ -249,7 +256,7 @@ func newBenchOf(t *testing.T, o setUp) *bench {
 		Pool:    pool,
 		Clients: bundle.Clients{Mode: bundle.ClientsOpen},
 		Circuit: bundle.Circuit{
-			RetryCircuit: bundle.RetryCircuit{FailureThreshold: 2, BaseBackoffSeconds: 60, MaxBackoffSeconds: 600,
+			RetryCircuit: bundle.RetryCircuit{MaxAttempts: 2, BudgetPercent: 20, RetryOn: retryWords(), FailureThreshold: 2, BaseBackoffSeconds: 60, MaxBackoffSeconds: 600,
 				CleanCloseMaxBackoffSeconds: 30, HalfOpenLeaseSeconds: 60, StateTTLSeconds: 3600},
 			Quarantine: bundle.Quarantine{EventlessThreshold: 2, RetainSeconds: 3600},
 			Deadlines:  bundle.Deadlines{FirstEventSeconds: o.firstEvent, IdleSeconds: 300, CancelGraceSeconds: 1}},

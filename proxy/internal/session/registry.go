@@ -21,6 +21,7 @@ type Registry struct {
 	services Services
 	owners   *owners
 	aliases  *aliases
+	budget   retryBudget
 	pins     *cache[string, string] // the accounts of files, by alias
 	world    world
 
@@ -60,6 +61,9 @@ func NewRegistry(s Services) *Registry {
 func newRegistry(s Services, w world) *Registry {
 	if s.MaxSessions == 0 {
 		s.MaxSessions = DefaultMaxSessions
+	}
+	if s.Hold == 0 {
+		s.Hold = DefaultHold
 	}
 	r := &Registry{
 		services: s, owners: newOwners(), aliases: newAliases(), pins: newCache[string, string](maxPins), world: w,

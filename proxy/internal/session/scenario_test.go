@@ -28,7 +28,7 @@ func TestScenario30_EventThatHadArrivedWinsOverTheDeadline(t *testing.T) {
 		// response.created arrives at the very instant of the deadline.
 		time.AfterFunc(120*time.Second, func() { conn.play(created("r1")) })
 		pass(120 * time.Second)
-		pass(time.Second)
+		pass(time.Second + DefaultHold)
 		expect(t, a, "created", false, "")
 		conn.play(completed("r1"))
 		synctest.Wait()

@@ -77,6 +77,11 @@ type Lease interface {
 // Services are what sessions use. All are safe for concurrent use.
 type Services struct {
 	Accounts Accounts
+	// Hold is how long the client is kept from seeing that a response was created: an
+	// upstream that has too much to do says so right after, within the same answer,
+	// and until the client has seen a byte another account can take the turn. It is
+	// as long as the HTTP status waits for the first event. 0 = DefaultHold.
+	Hold time.Duration
 	// Dialer returns the dialer that fits a configuration.
 	Dialer   func(*config.Runtime) Dialer
 	Observer Observer
@@ -100,6 +105,9 @@ type Services struct {
 
 // DefaultMaxSessions fits in about 400 MiB and in the descriptors of a usual pod.
 const DefaultMaxSessions = 10_000
+
+// DefaultHold is the longest that clients wait for a head without harm.
+const DefaultHold = 2 * time.Second
 
 // direct is the Writer of a store that answers at once.
 type direct struct{ store store.Store }

@@ -73,6 +73,10 @@ type flight struct {
 	cleanCloses int
 	resumeAt    time.Time // the end of a pause
 	dispatches  int
+	// attempts counts the dispatches as the policy does; see spends.
+	attempts int
+	// again: if no other account takes the turn, the same may be asked once more.
+	again bool
 	// sequence is the attempt's number in the record.
 	sequence int64
 	// probe says that the turn holds the key's probe, renewed at renewAt.
@@ -95,6 +99,11 @@ type flight struct {
 	// known is the input as the next turn's anchor will know it, taken when the
 	// attempt was sent; the body is let go of with the first delivered event.
 	known affinity.Known
+	// held are events that say nothing yet, kept from the client until heldUntil;
+	// shown: the client has seen the first, and nothing is held any more.
+	held      []upstream.Event
+	heldUntil time.Time
+	shown     bool
 	// inspected: an event behind response.created was looked at for its tag.
 	inspected bool
 	submitted time.Time
