@@ -76,6 +76,7 @@ func (p *process) snapshot() report.Snapshot {
 		Role:           v1alpha1.RoleServing,
 		Sessions:       reported(p.bridge.Overview()),
 		Accounts:       reportedAccounts(p.accounts.States()),
+		Lanes:          reportedLanes(p.accounts.Lanes()),
 		MinInterval:    time.Duration(rt.Bundle.Reporting.MinIntervalSeconds) * time.Second,
 		NumbersOmitted: rt.Bundle.Reporting.Mode == reportingMetrics,
 	}

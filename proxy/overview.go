@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
 	"github.com/causeway-dev/causeway/proxy/internal/report"
 	"github.com/causeway-dev/causeway/proxy/internal/session"
@@ -27,6 +28,15 @@ func reportedAccounts(states []account.State) []report.Account {
 	out := make([]report.Account, len(states))
 	for i, a := range states {
 		out[i] = report.Account{Name: a.Name, State: a.State, Reason: a.Reason, Until: a.Until, Inflight: a.Inflight, Generation: a.Generation}
+	}
+	return out
+}
+
+// reportedLanes is what a report says of lanes.
+func reportedLanes(states []bulkhead.State) []report.Lane {
+	out := make([]report.Lane, len(states))
+	for i, l := range states {
+		out[i] = report.Lane{Lane: l.Lane.String(), Inflight: l.Inflight, Queued: l.Queued, Limit: l.Limits.MaxConcurrent}
 	}
 	return out
 }

@@ -223,6 +223,12 @@ func TestEchoHasEveryNumber(t *testing.T) {
 	want := cases.Object{
 		"httpMaxConcurrent": 200.0, "httpMaxQueued": 400.0, "httpQueueTimeoutSeconds": 30.0,
 	}
+	bulkheads, _ := object(t, circuit)["bulkheads"].([]any)
+	for _, b := range bulkheads {
+		lane, _ := b.(cases.Object)
+		lane["mode"] = string(v1alpha1.BulkheadLimited)
+	}
+	want["lanes"] = bulkheads
 	for block, prefix := range blocks {
 		numbers, _ := object(t, circuit)[block].(cases.Object)
 		for name, value := range numbers {
@@ -237,6 +243,15 @@ func TestEchoHasEveryNumber(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, echo); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestAnUnlimitedLaneIsVisible(t *testing.T) {
+	circuit := builtIn(t)
+	circuit.Bulkheads[2].MaxConcurrent, circuit.Bulkheads[2].MaxQueued = 0, 0
+	lane := effective.Echo(circuit).Lanes[2]
+	if want := (v1alpha1.EffectiveLane{Lane: v1alpha1.LaneCompact, Mode: v1alpha1.BulkheadUnlimited, QueueTimeoutSeconds: 30}); lane != want {
+		t.Errorf("got %+v, want %+v", lane, want)
 	}
 }
 

@@ -39,6 +39,7 @@ func Echo(c bundle.Circuit) v1alpha1.EffectiveCircuit {
 		EjectionBaseSeconds:              narrow(c.Ejection.BaseSeconds),
 		EjectionMaxSeconds:               narrow(c.Ejection.MaxSeconds),
 		EjectionMaxEjectPercent:          narrow(c.Ejection.MaxEjectPercent),
+		Lanes:                            echoLanes(c.Bulkheads),
 		HTTPMaxConcurrent:                narrow(http.MaxConcurrent),
 		HTTPMaxQueued:                    narrow(http.MaxQueued),
 		HTTPQueueTimeoutSeconds:          narrow(http.QueueTimeoutSeconds),
@@ -52,6 +53,19 @@ func Echo(c bundle.Circuit) v1alpha1.EffectiveCircuit {
 		CallerMaxSeconds:                 narrow(c.Deadlines.CallerMaxSeconds),
 		CancelGraceSeconds:               narrow(c.Deadlines.CancelGraceSeconds),
 	}
+}
+
+func echoLanes(bulkheads []bundle.Bulkhead) []v1alpha1.EffectiveLane {
+	list := make([]v1alpha1.EffectiveLane, 0, len(bulkheads))
+	for _, b := range bulkheads[:min(len(bulkheads), v1alpha1.MaxStatusLanes)] {
+		lane := v1alpha1.EffectiveLane{Lane: v1alpha1.Lane(b.Lane), Mode: v1alpha1.BulkheadUnlimited, QueueTimeoutSeconds: narrow(b.QueueTimeoutSeconds)}
+		if b.MaxConcurrent > 0 {
+			concurrent, queued := narrow(b.MaxConcurrent), narrow(b.MaxQueued)
+			lane.Mode, lane.MaxConcurrent, lane.MaxQueued = v1alpha1.BulkheadLimited, &concurrent, &queued
+		}
+		list = append(list, lane)
+	}
+	return list
 }
 
 // narrow is safe for numbers that came from an int32 of a manifest.

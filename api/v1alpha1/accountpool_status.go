@@ -105,7 +105,7 @@ type AccountStatus struct {
 	NextProbe *metav1.Time `json:"nextProbe,omitempty"`
 
 	// usage is how much of its quota windows the account has used, as far as the
-	// provider told. A window that is not listed is not known.
+	// provider told, to within 5 percent. A window that is not listed is not known.
 	// +optional
 	// +listType=map
 	// +listMapKey=window

@@ -110,6 +110,12 @@ type EffectiveCircuit struct {
 	// ejectionMaxEjectPercent in force.
 	// +required
 	EjectionMaxEjectPercent int32 `json:"ejectionMaxEjectPercent"`
+	// lanes are the limits of all lanes in force, listed in the spec or not.
+	// +optional
+	// +listType=map
+	// +listMapKey=lane
+	// +kubebuilder:validation:MaxItems=8
+	Lanes []EffectiveLane `json:"lanes,omitempty"`
 	// httpMaxConcurrent in force (0 = unlimited).
 	// +required
 	HTTPMaxConcurrent int32 `json:"httpMaxConcurrent"`
@@ -146,4 +152,27 @@ type EffectiveCircuit struct {
 	// cancelGraceSeconds in force.
 	// +required
 	CancelGraceSeconds int32 `json:"cancelGraceSeconds"`
+}
+
+// EffectiveLane is one lane with defaults applied.
+type EffectiveLane struct {
+	// lane is the kind of traffic.
+	// +required
+	Lane Lane `json:"lane"`
+
+	// mode says whether it is bounded.
+	// +required
+	Mode BulkheadMode `json:"mode"`
+
+	// maxConcurrent turns at once. Unset with mode Unlimited.
+	// +optional
+	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
+
+	// maxQueued turns may wait. Unset with mode Unlimited.
+	// +optional
+	MaxQueued *int32 `json:"maxQueued,omitempty"`
+
+	// queueTimeoutSeconds is how long a turn may wait.
+	// +required
+	QueueTimeoutSeconds int32 `json:"queueTimeoutSeconds"`
 }

@@ -82,6 +82,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DrainApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EffectiveCircuit"):
 		return &apiv1alpha1.EffectiveCircuitApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EffectiveLane"):
+		return &apiv1alpha1.EffectiveLaneApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Ejection"):
 		return &apiv1alpha1.EjectionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Image"):

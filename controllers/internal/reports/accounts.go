@@ -28,7 +28,7 @@ type Account struct {
 //
 //  1. Who does not know it, or has not heard yet that its state in the spec has
 //     changed, counts only if nobody else speaks, and so does a claim whose time
-//     is over.
+//     is over, or that is about a credential that others have replaced already.
 //  2. A proof that it cannot be used (quota, login) counts for all replicas, the
 //     newest first, until a replica has used it after that.
 //  3. Else it is usable if any replica can use it: a failed connect of one says
@@ -37,10 +37,7 @@ type Account struct {
 //
 // The order of the claims does not matter.
 func mergeAccount(claims []v1alpha1.ReplicaAccount, now time.Time) Account {
-	counts := slices.DeleteFunc(slices.Clone(claims), func(c v1alpha1.ReplicaAccount) bool { return standing(c, now) < firm })
-	if len(counts) == 0 {
-		counts = weak(claims, now)
-	}
+	counts := heard(claims, now)
 	best := slices.MinFunc(counts, func(a, b v1alpha1.ReplicaAccount) int { return stronger(a, b, lastUse(counts)) })
 	merged := Account{State: best.State, Reason: best.Reason, Since: best.Since, Until: best.Until, Usage: mergeUsage(claims, now)}
 	for _, c := range counts {
@@ -58,26 +55,32 @@ const (
 	firm
 )
 
-func standing(c v1alpha1.ReplicaAccount, now time.Time) int {
+// heard are the claims of the best standing that there is.
+func heard(claims []v1alpha1.ReplicaAccount, now time.Time) []v1alpha1.ReplicaAccount {
+	var newest int64
+	for _, c := range claims {
+		newest = max(newest, c.CredentialGeneration)
+	}
+	best := silent
+	for _, c := range claims {
+		best = max(best, standing(c, newest, now))
+	}
+	return slices.DeleteFunc(slices.Clone(claims), func(c v1alpha1.ReplicaAccount) bool { return standing(c, newest, now) < best })
+}
+
+// standing of a claim, newest being the latest credential that anybody has.
+func standing(c v1alpha1.ReplicaAccount, newest int64, now time.Time) int {
+	rejected := c.State == v1alpha1.AccountConditionReauthRequired
 	switch {
 	case c.State == v1alpha1.AccountConditionUsable:
 		return firm
-	case !passing(c.State) && c.State != v1alpha1.AccountConditionReauthRequired:
+	case !passing(c.State) && !rejected:
 		return silent // Unknown; Disabled and Draining are the spec's word, which the reader has at first hand
-	case c.Until != nil && !now.Before(c.Until.Time):
+	case c.Until != nil && !now.Before(c.Until.Time), rejected && c.CredentialGeneration < newest:
 		return lapsed
 	default:
 		return firm
 	}
-}
-
-// weak is what to go by while nothing is said for sure.
-func weak(claims []v1alpha1.ReplicaAccount, now time.Time) []v1alpha1.ReplicaAccount {
-	best := silent
-	for _, c := range claims {
-		best = max(best, standing(c, now))
-	}
-	return slices.DeleteFunc(slices.Clone(claims), func(c v1alpha1.ReplicaAccount) bool { return standing(c, now) < best })
 }
 
 func passing(s v1alpha1.AccountCondition) bool {

@@ -24,6 +24,12 @@ func claim(state v1alpha1.AccountCondition, since, until int) v1alpha1.ReplicaAc
 	return c
 }
 
+// numbered is a claim about a numbered credential.
+func numbered(generation int64, c v1alpha1.ReplicaAccount) v1alpha1.ReplicaAccount {
+	c.CredentialGeneration = generation
+	return c
+}
+
 func TestB51_OneViewOfAnAccountOutOfManyReplicas(t *testing.T) {
 	usable, unknown := claim("Usable", 0, 0), claim("Unknown", 0, 0)
 	for name, tc := range map[string]struct {
@@ -47,6 +53,8 @@ func TestB51_OneViewOfAnAccountOutOfManyReplicas(t *testing.T) {
 		"its time is over, another can use it":      {[]v1alpha1.ReplicaAccount{claim("QuotaExhausted", -9, -1), usable}, "Usable", 0},
 		"its time is over, another cools down":      {[]v1alpha1.ReplicaAccount{claim("QuotaExhausted", -9, -1), claim("CoolingDown", -5, 1)}, "CoolingDown", 1},
 		"one does not know it":                      {[]v1alpha1.ReplicaAccount{unknown, usable}, "Usable", 0},
+		"rejected, and replaced at another":         {[]v1alpha1.ReplicaAccount{numbered(3, claim("ReauthRequired", -1, 0)), numbered(4, usable)}, "Usable", 0},
+		"the newest is rejected":                    {[]v1alpha1.ReplicaAccount{numbered(4, claim("ReauthRequired", -1, 0)), numbered(3, usable)}, "ReauthRequired", 0},
 		"nobody knows it":                           {[]v1alpha1.ReplicaAccount{unknown, unknown}, "Unknown", 0},
 		"one has not heard that it is enabled":      {[]v1alpha1.ReplicaAccount{claim("Disabled", 0, 0), usable}, "Usable", 0},
 		"one has not heard, the other is exhausted": {[]v1alpha1.ReplicaAccount{claim("Draining", 0, 0), claim("QuotaExhausted", -1, 60)}, "QuotaExhausted", 60},

@@ -52,7 +52,8 @@ type Window struct {
 type Route struct {
 	// Key is host, API family and transport.
 	Key string
-	// State is one of v1alpha1.Route*; a route in any other is counted and not listed.
+	// State is one of v1alpha1.Route*, or that in snake_case; a route in any other
+	// is counted and not listed.
 	State string
 	// OpenUntil is when the next probe is let through; zero = turns are.
 	OpenUntil time.Time
@@ -115,12 +116,13 @@ func percent(used float64) int32 {
 // routesOf lists the routes, those that stop traffic first.
 func routesOf(routes []Route) (list []v1alpha1.RouteStatus, omitted int32) {
 	for _, r := range routes {
-		if _, ok := routeOrder[v1alpha1.RoutePosition(r.State)]; !ok || !routeKey.MatchString(r.Key) {
+		state := v1alpha1.RoutePosition(camel(r.State))
+		if _, ok := routeOrder[state]; !ok || !routeKey.MatchString(r.Key) {
 			omitted++
 			continue
 		}
 		list = append(list, v1alpha1.RouteStatus{
-			Key: routeName(r.Key), State: v1alpha1.RoutePosition(r.State), OpenUntil: roundedUp(r.OpenUntil, circuitGrain),
+			Key: routeName(r.Key), State: state, OpenUntil: roundedUp(r.OpenUntil, circuitGrain),
 			Openings: count(r.Openings), Reason: word(camel(r.Reason), ""),
 		})
 	}
@@ -140,7 +142,7 @@ var routeOrder = map[v1alpha1.RoutePosition]int{v1alpha1.RouteOpen: 0, v1alpha1.
 func routeCircuits(routes []Route) []v1alpha1.CircuitState {
 	var list []v1alpha1.CircuitState
 	for _, r := range routes {
-		c := v1alpha1.CircuitState{Scope: v1alpha1.CircuitScopeRoute, Key: digest(r.Key), State: v1alpha1.CircuitPosition(r.State),
+		c := v1alpha1.CircuitState{Scope: v1alpha1.CircuitScopeRoute, Key: digest(r.Key), State: v1alpha1.CircuitPosition(camel(r.State)),
 			Reason: word(camel(r.Reason), ""), Until: roundedUp(r.OpenUntil, circuitGrain)}
 		if c.State != v1alpha1.CircuitOpen && c.State != v1alpha1.CircuitHalfOpen {
 			continue

@@ -56,7 +56,7 @@ func TestRoutesThatStopTrafficComeFirst(t *testing.T) {
 	routes := []Route{
 		{Key: "api.openai.com/responses/http", State: "Closed", Openings: 1},
 		{Key: "chatgpt.com/codex/websocket", State: "Open", OpenUntil: start.Add(11 * time.Second), Openings: 2, Reason: "first_event_timeout"},
-		{Key: "chatgpt.com/codex/http", State: "HalfOpen", Openings: 4, Reason: "ConnectFailure"},
+		{Key: "chatgpt.com/codex/http", State: "half_open", Openings: 4, Reason: "ConnectFailure"},
 		{Key: "an odd\nkey", State: "Open"},
 		{Key: "api.openai.com/files/http", State: "Melting"},
 		{Key: "api.openai.com/models/http", State: "Closed"},

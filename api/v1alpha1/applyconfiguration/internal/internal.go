@@ -845,6 +845,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: keepaliveSeconds
       type:
         scalar: numeric
+    - name: lanes
+      type:
+        list:
+          elementType:
+            namedType: com.github.causeway-dev.causeway.api.v1alpha1.EffectiveLane
+          elementRelationship: associative
+          keys:
+          - lane
     - name: quarantineEventlessThreshold
       type:
         scalar: numeric
@@ -882,6 +890,24 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: tlsSeconds
+      type:
+        scalar: numeric
+- name: com.github.causeway-dev.causeway.api.v1alpha1.EffectiveLane
+  map:
+    fields:
+    - name: lane
+      type:
+        namedType: com.github.causeway-dev.causeway.api.v1alpha1.Lane
+    - name: maxConcurrent
+      type:
+        scalar: numeric
+    - name: maxQueued
+      type:
+        scalar: numeric
+    - name: mode
+      type:
+        namedType: com.github.causeway-dev.causeway.api.v1alpha1.BulkheadMode
+    - name: queueTimeoutSeconds
       type:
         scalar: numeric
 - name: com.github.causeway-dev.causeway.api.v1alpha1.Ejection

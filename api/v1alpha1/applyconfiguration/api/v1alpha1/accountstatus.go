@@ -31,7 +31,7 @@ type AccountStatusApplyConfiguration struct {
 	// before until. Unset means that none is.
 	NextProbe *v1.Time `json:"nextProbe,omitempty"`
 	// usage is how much of its quota windows the account has used, as far as the
-	// provider told. A window that is not listed is not known.
+	// provider told, to within 5 percent. A window that is not listed is not known.
 	Usage []UsageWindowApplyConfiguration `json:"usage,omitempty"`
 	// lastTransitionTime is when the state last changed.
 	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`

@@ -60,6 +60,8 @@ type EffectiveCircuitApplyConfiguration struct {
 	EjectionMaxSeconds *int32 `json:"ejectionMaxSeconds,omitempty"`
 	// ejectionMaxEjectPercent in force.
 	EjectionMaxEjectPercent *int32 `json:"ejectionMaxEjectPercent,omitempty"`
+	// lanes are the limits of all lanes in force, listed in the spec or not.
+	Lanes []EffectiveLaneApplyConfiguration `json:"lanes,omitempty"`
 	// httpMaxConcurrent in force (0 = unlimited).
 	HTTPMaxConcurrent *int32 `json:"httpMaxConcurrent,omitempty"`
 	// httpMaxQueued in force.
@@ -289,6 +291,19 @@ func (b *EffectiveCircuitApplyConfiguration) WithEjectionMaxSeconds(value int32)
 // If called multiple times, the EjectionMaxEjectPercent field is set to the value of the last call.
 func (b *EffectiveCircuitApplyConfiguration) WithEjectionMaxEjectPercent(value int32) *EffectiveCircuitApplyConfiguration {
 	b.EjectionMaxEjectPercent = &value
+	return b
+}
+
+// WithLanes adds the given value to the Lanes field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Lanes field.
+func (b *EffectiveCircuitApplyConfiguration) WithLanes(values ...*EffectiveLaneApplyConfiguration) *EffectiveCircuitApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithLanes")
+		}
+		b.Lanes = append(b.Lanes, *values[i])
+	}
 	return b
 }
 
