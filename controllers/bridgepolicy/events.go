@@ -2,7 +2,6 @@ package bridgepolicy
 
 import (
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -42,17 +41,31 @@ const topicSessions = "sessions"
 // circuitEvents tells of the first retry circuit that opens and of the last one
 // that closes. Circuits of whole routes have a condition of their own.
 func circuitEvents(before *v1alpha1.CircuitSummary, m reports.Merged) []notify.Event {
-	was, is := before != nil && before.Open+before.HalfOpen > 0, m.Open+m.HalfOpen
-	ofSession := func(c v1alpha1.CircuitState) bool { return c.Scope == v1alpha1.CircuitScopeSession }
+	var was int32
+	if before != nil {
+		was = before.Open + before.HalfOpen - routes(before.Top)
+	}
+	is := m.Open + m.HalfOpen - routes(m.Circuits)
 	switch {
-	case !was && is > 0 && slices.ContainsFunc(m.Circuits, ofSession):
+	case was == 0 && is > 0:
 		return []notify.Event{{Reason: v1alpha1.EventCircuitOpened, Action: v1alpha1.ActionReconcile, Topic: topicSessions,
 			Note: fmt.Sprintf("%d retry circuits of sessions are not closed; status.circuits.top says which, why and until when", is)}}
-	case was && is == 0 && m.Fresh > 0 && m.Stale == 0 && slices.ContainsFunc(before.Top, ofSession):
+	case was > 0 && is == 0 && m.Fresh > 0 && m.Stale == 0:
 		return []notify.Event{{Reason: v1alpha1.EventCircuitClosed, Action: v1alpha1.ActionReconcile, Topic: topicSessions,
 			Note: "All retry circuits of sessions are closed"}}
 	}
 	return nil
+}
+
+// routes counts the circuits that are not of a session. They come first in a
+// list and are few, so that none of them is among those that did not fit.
+func routes(list []v1alpha1.CircuitState) (n int32) {
+	for _, c := range list {
+		if c.Scope != v1alpha1.CircuitScopeSession {
+			n++
+		}
+	}
+	return n
 }
 
 // rules turn changed conditions into events. was may be nil.

@@ -131,3 +131,28 @@ func TestAnAnnotationThatCannotBeUsedIsAWarning(t *testing.T) {
 		t.Errorf("the policy is not accepted: %+v", a)
 	}
 }
+
+func TestARouteIsNoSession(t *testing.T) {
+	route := v1alpha1.CircuitState{Scope: v1alpha1.CircuitScopeRoute, Key: "ffffffffffff", Name: "chatgpt.com/codex-responses/http",
+		State: v1alpha1.CircuitOpen, Until: after(time.Minute)}
+	told := func(before, after plan.World) (events []string) {
+		after.Policy = statusOf(before, plan.Next(before, now), nil, now)
+		p := plan.Next(after, now)
+		for _, e := range eventsOf(after, p, statusOf(after, p, nil, now), nil) {
+			if e.Reason == v1alpha1.EventCircuitOpened || e.Reason == v1alpha1.EventCircuitClosed {
+				events = append(events, e.Reason+" "+e.Topic+" "+e.Note)
+			}
+		}
+		return events
+	}
+	quiet, onlyRoute, both := world(reporting()), world(reporting(route)), world(reporting(route, session(1)))
+	if got := told(quiet, onlyRoute); len(got) != 1 || !strings.Contains(got[0], "whole route") {
+		t.Errorf("a route opens: %q", got)
+	}
+	if got := told(onlyRoute, both); len(got) != 1 || !strings.Contains(got[0], "sessions 1 retry circuits") {
+		t.Errorf("a session opens beside it: %q", got)
+	}
+	if got := told(both, onlyRoute); len(got) != 1 || !strings.Contains(got[0], "All retry circuits of sessions are closed") {
+		t.Errorf("the session closes: %q", got)
+	}
+}
