@@ -48,7 +48,6 @@ type Routes struct {
 	ready    bool
 	perHost  bool
 	breakers map[Key]*Breaker
-	refusals uint64 // spreads hints
 }
 
 // New returns Routes without circuits.
@@ -95,8 +94,7 @@ func (r *Routes) permit(key Key, caller string) (*Permit, *failure.Failure, Key,
 	ticket, wait, running, ok := b.Admit(r.policy, r.id(caller), r.options.Clock.Now())
 	changes := b.Changes()
 	if !ok {
-		r.refusals++
-		return nil, refusal(wait, running, unit(r.options.Salt, r.refusals)), key, changes
+		return nil, refusal(wait, running), key, changes
 	}
 	return &Permit{routes: r, key: key, breaker: b, ticket: ticket}, nil, key, changes
 }
@@ -107,23 +105,18 @@ const (
 	reasonRunning = "probe_running"
 )
 
-// Hints are later than the truth by a tenth, at most spreadMax, so that clients do
-// not come back in one moment. While probes run they are short: the next decides.
-const (
-	spreadShare = 0.1
-	spreadMax   = 5 * time.Second
-	runningMax  = 30 * time.Second
-)
+// runningMax bounds the hint while probes run: the next of them decides. Package
+// failure spreads hints, so that clients do not come back in one moment.
+const runningMax = 25 * time.Second
 
-func refusal(wait time.Duration, running bool, spread float64) *failure.Failure {
+func refusal(wait time.Duration, running bool) *failure.Failure {
 	wait = max(wait, time.Millisecond)
-	wait += time.Duration(spread * float64(min(time.Duration(spreadShare*float64(wait)), spreadMax)))
 	if running {
 		return failure.New(failure.RouteOpen, "The upstream has failed, and another request is trying whether it works again.",
-			failure.Reason(reasonRunning), failure.After(min(wait, runningMax)))
+			failure.Reason(reasonRunning), failure.After(min(wait, runningMax)), failure.Dispatched(failure.DispatchNone))
 	}
 	return failure.New(failure.RouteOpen, "The upstream has failed for several requests in a row and is left alone for a while.",
-		failure.Reason(reasonOpen), failure.After(wait))
+		failure.Reason(reasonOpen), failure.After(wait), failure.Dispatched(failure.DispatchNone))
 }
 
 // breaker finds or makes the circuit of a key.
