@@ -11,6 +11,8 @@ import (
 type Pass[V any] struct {
 	room *Room[V]
 	at   *list.Element // in Room.line
+	// blocked counts classes of which nobody can be served.
+	blocked int
 }
 
 // Begin begins a pass. It ends the one before.
@@ -20,9 +22,9 @@ func (r *Room[V]) Begin() *Pass[V] {
 }
 
 // Next is who is to be served next and has a place in its lane; nil = nobody. The
-// owner answers with Serve, Block or Drop before it asks again.
+// owner answers with Serve or Block before it asks again.
 func (p *Pass[V]) Next() *Ticket[V] {
-	if !p.room.MayServe() {
+	if p.blocked == len(p.room.classes) || !p.room.MayServe() {
 		return nil
 	}
 	for ; p.at != nil; p.at = p.at.Next() {
@@ -80,13 +82,7 @@ func (p *Pass[V]) Serve(t *Ticket[V], now time.Time) *Permit {
 }
 
 // Block says that nobody of the ticket's class can be served in this pass.
-func (p *Pass[V]) Block(t *Ticket[V]) { t.group.class.blocked = p.room.pass }
-
-// Drop takes the ticket out of the room unserved.
-func (p *Pass[V]) Drop(t *Ticket[V]) {
-	next := p.at.Next()
-	p.room.Leave(t)
-	if len(t.client.groups) == 0 {
-		p.at = next
-	}
+func (p *Pass[V]) Block(t *Ticket[V]) {
+	t.group.class.blocked = p.room.pass
+	p.blocked++
 }
