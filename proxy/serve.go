@@ -43,7 +43,7 @@ func (p *process) listen(ctx context.Context) (*ports, error) {
 		return nil, fmt.Errorf("opening the ops port: %w: choose another one with --ops-listen", err)
 	}
 	return &ports{
-		data: data, ops: ops, dataServer: p.server.HTTPServer(), peers: p.peers, failed: make(chan error, 3),
+		data: p.server.Listener(data), ops: ops, dataServer: p.server.HTTPServer(), peers: p.peers, failed: make(chan error, 3),
 		opsServer: server.Ops{Version: version.Version, Metrics: p.metrics.Handler(), Started: p.serving.Load,
 			Checks: p.checks, Sessions: p.bridge, Logger: p.log}.HTTPServer(),
 	}, nil

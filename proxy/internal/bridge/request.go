@@ -7,6 +7,7 @@ import (
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 )
 
 // Route is the API family a client spoke.
@@ -40,4 +41,6 @@ type Request struct {
 	Return bool
 	// Runtime is the configuration the whole turn is served under.
 	Runtime *config.Runtime
+	// Budget is the time that the turn has in all.
+	Budget deadline.Budget
 }

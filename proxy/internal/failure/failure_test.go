@@ -86,6 +86,7 @@ func TestWhatAnErrorSaysOfItsRepetition(t *testing.T) {
 		"the request is at fault":   {New(InvalidJSON, "x"), false, "", "never"},
 		"even if nothing was sent":  {New(PayloadTooLarge, "x", Dispatched(DispatchNone)), false, "none", "never"},
 		"it did not arrive in time": {New(RequestTimeout, "x", Dispatched(DispatchNone)), false, "none", "safe"},
+		"it may have left":          {New(RequestTimeout, "x"), false, "", ""},
 		"a quota":                   {New(UsageLimitReached, "x", Dispatched(DispatchNone)), true, "none", "safe"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 )
 
@@ -21,15 +22,6 @@ import (
 // decompression. A body of exactly MaxBody bytes is accepted. After a reconnect
 // Codex resends a whole conversation with its images, tens of MiB.
 const MaxBody = 128 << 20
-
-// Limits of a body's duration. A client that stays above the floor is given the
-// whole time; one that trickles is cut early.
-const (
-	DefaultTotal      = 60 * time.Second
-	DefaultFloorAfter = 5 * time.Second
-	// FloorRate is the least a client has to send after FloorAfter, in bytes a second.
-	FloorRate = 8 << 10
-)
 
 const (
 	// drainTime bounds how long the rest of a refused body is read, so that the
@@ -43,7 +35,9 @@ const (
 	readSize = 256 << 10
 )
 
-// Options of a Reader; zero values stand for the defaults above.
+// Options of a Reader. Zero values stand for MaxBody and for the limits that
+// package deadline names. A client that stays above the floor is given the whole
+// time; one that trickles is cut early.
 type Options struct {
 	MaxBody    int
 	Total      time.Duration
@@ -64,10 +58,10 @@ func NewReader(o Options) (*Reader, error) {
 		o.MaxBody = MaxBody
 	}
 	if o.Total == 0 {
-		o.Total = DefaultTotal
+		o.Total = deadline.InboundBodyTime
 	}
 	if o.FloorAfter == 0 {
-		o.FloorAfter = DefaultFloorAfter
+		o.FloorAfter = deadline.InboundBodyGrace
 	}
 	d, err := newDecoders(o.MaxBody)
 	if err != nil {
@@ -157,7 +151,8 @@ func (in *Reader) readRaw(src *source, length int64, into []byte) ([]byte, error
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, failure.New(failure.RequestTimeout, fmt.Sprintf(
 				"The request body did not arrive in time: %d bytes in %s.", len(body), src.elapsed().Round(time.Second/10)),
-				failure.Reason("inboundBody"))
+				failure.Reason(string(deadline.InboundBody)), failure.Deadline(string(deadline.InboundBody), string(deadline.Operator)),
+				failure.Dispatched(deadline.InboundBody.Dispatch()))
 		case err != nil:
 			return nil, failure.New(failure.InvalidRequest, "The request body ended early or is not framed as HTTP demands.")
 		}
@@ -252,7 +247,7 @@ func (s *source) unbound() { _ = s.control.SetReadDeadline(time.Time{}) }
 // allowance is the time, from the start, by which more than count bytes must
 // have arrived.
 func allowance(o Options, count int) time.Duration {
-	floor := o.FloorAfter + time.Duration(count)*time.Second/FloorRate
+	floor := o.FloorAfter + time.Duration(count)*time.Second/deadline.InboundBodyFloor
 	return min(floor, o.Total)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 )
 
@@ -200,15 +201,15 @@ func TestSlowBodies(t *testing.T) {
 }
 
 func TestAllowance(t *testing.T) {
-	o := Options{Total: DefaultTotal, FloorAfter: DefaultFloorAfter}
+	o := Options{Total: deadline.InboundBodyTime, FloorAfter: deadline.InboundBodyGrace}
 	tests := []struct {
 		count int
 		want  time.Duration
 	}{
 		{0, 5 * time.Second},
-		{FloorRate, 6 * time.Second},
-		{10 * FloorRate, 15 * time.Second},
-		{100 * FloorRate, 60 * time.Second},
+		{deadline.InboundBodyFloor, 6 * time.Second},
+		{10 * deadline.InboundBodyFloor, 15 * time.Second},
+		{100 * deadline.InboundBodyFloor, 60 * time.Second},
 		{MaxBody, 60 * time.Second},
 	}
 	for _, tt := range tests {
@@ -265,6 +266,7 @@ func TestBodyIsHeldOnce(t *testing.T) {
 			req.Header.Set(f.headers[0], f.headers[1])
 		}
 		runtime.GC()
+		runtime.GC() // pools of tests before keep what they hold for one round
 		runtime.ReadMemStats(&before)
 		got, err := in.Read(httptest.NewRecorder(), req)
 		runtime.GC()
@@ -273,7 +275,7 @@ func TestBodyIsHeldOnce(t *testing.T) {
 		if err != nil || !bytes.Equal(got, body) {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if held := float64(after.HeapAlloc-before.HeapAlloc) / float64(len(body)); held > 1.3 {
+		if held := (float64(after.HeapAlloc) - float64(before.HeapAlloc)) / float64(len(body)); held > 1.3 {
 			t.Errorf("%s: holds %.2f times its size", name, held)
 		}
 		total := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(body))

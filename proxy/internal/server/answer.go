@@ -1,13 +1,18 @@
 package server
 
-import "net/http"
+import (
+	"net/http"
+	"strings"
+)
 
 // answer is a ResponseWriter that knows whether its head was sent.
 type answer struct {
 	http.ResponseWriter
 	// status is 0 until the head is sent.
 	status int
-	flush  flusher
+	// tail are the last two bytes that were written.
+	tail  [2]byte
+	flush flusher
 }
 
 // flusher is what net/http's own writers are besides; looked up once, because a
@@ -36,7 +41,19 @@ func (a *answer) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
-	return a.ResponseWriter.Write(p)
+	n, err := a.ResponseWriter.Write(p)
+	switch {
+	case n >= 2:
+		a.tail = [2]byte(p[n-2 : n])
+	case n == 1:
+		a.tail = [2]byte{a.tail[1], p[0]}
+	}
+	return n, err
+}
+
+// betweenEvents says whether a stream of events can take another one.
+func (a *answer) betweenEvents() bool {
+	return strings.HasPrefix(a.Header().Get("Content-Type"), "text/event-stream") && (a.tail == [2]byte{} || a.tail == [2]byte{'\n', '\n'})
 }
 
 // Flush implements http.Flusher.

@@ -2,16 +2,19 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
@@ -43,6 +46,7 @@ type edge struct {
 	registry *account.Registry
 	turns    *recordedTurns
 	client   *http.Client
+	listener *listener
 }
 
 type setup struct {
@@ -50,6 +54,13 @@ type setup struct {
 	change   func(*bundle.Bundle, *bundle.Credentials)
 	turns    func(w http.ResponseWriter, r *http.Request, req *bridge.Request)
 	intake   intake.Options
+	logger   *slog.Logger // nil = one that remembers
+	// headerTime bounds a header; limit and idle are those of the listener. 0 = the
+	// usual ones.
+	headerTime, idle time.Duration
+	limit            int
+	// refuseAccepts is how often accepting a connection fails at first.
+	refuseAccepts int
 }
 
 func start(t *testing.T, o setup) *edge {
@@ -64,6 +75,9 @@ func start(t *testing.T, o setup) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if o.logger != nil {
+		logger = o.logger
+	}
 	runtime := testRuntime(t, up.URL+"/base/v1", o.change)
 	e.registry.Update(runtime)
 	e.turns = &recordedTurns{serve: o.turns}
@@ -73,24 +87,34 @@ func start(t *testing.T, o setup) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.serve(t)
+	if o.headerTime > 0 {
+		e.headerTime = o.headerTime
+	}
+	e.serve(t, o)
 	return e
 }
 
 // serve puts the data port on a real socket.
-func (e *edge) serve(t *testing.T) {
+func (e *edge) serve(t *testing.T, o setup) {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	inner, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.refuseAccepts > 0 {
+		inner = &short{inner, o.refuseAccepts}
+	}
+	e.listener, _ = e.Listener(inner).(*listener)
+	if o.limit > 0 {
+		e.listener = newListener(inner, o.limit, o.idle, e.Server.log)
 	}
 	server := e.HTTPServer()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(listener)
+		_ = server.Serve(e.listener)
 	}()
-	e.url = "http://" + listener.Addr().String()
+	e.url = "http://" + inner.Addr().String()
 	e.client = &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	t.Cleanup(func() {
 		e.client.CloseIdleConnections()
@@ -240,6 +264,13 @@ func (e *edge) state(t *testing.T, name string) account.State {
 	}
 	t.Fatalf("no account %s", name)
 	return account.State{}
+}
+
+// noteConnection collects the connections that requests use, by our address.
+func noteConnection(ctx context.Context, seen map[string]bool) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		seen[i.Conn.LocalAddr().String()] = true
+	}})
 }
 
 var quietLogger = slog.New(slog.DiscardHandler)

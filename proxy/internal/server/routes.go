@@ -11,6 +11,7 @@ import (
 
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/intake"
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
@@ -139,6 +140,10 @@ func (s *Server) turn(c *call, family bridge.Route, form intake.Form) {
 	if err == nil {
 		shape, err = intake.Check(body, form)
 	}
+	var budget deadline.Budget
+	if err == nil {
+		budget, err = c.budget(shape.Stream)
+	}
 	if err != nil {
 		failure.From(err).WriteHTTP(c.w)
 		s.done(c, telemetry.OutcomeCallerError)
@@ -148,7 +153,23 @@ func (s *Server) turn(c *call, family bridge.Route, form intake.Form) {
 	c.r.Header.Del("Content-Encoding")
 	s.turns.ServeTurn(c.w, c.r, &bridge.Request{
 		ID: c.id, Route: family, Client: c.client, Header: c.r.Header, Body: body, Stream: shape.Stream, Runtime: c.rt,
+		Budget: budget,
 	})
+}
+
+// budget is the time that the turn has in all, from its arrival, and tells the
+// client if that is less than it asked for.
+func (c *call) budget(stream bool) (deadline.Budget, error) {
+	limits := deadline.For(c.rt.Bundle.Circuit.Deadlines, 0, deadline.Text, stream)
+	budget, err := deadline.NewBudget(c.r.Header.Get, stream, limits, c.start)
+	if err != nil {
+		return budget, failure.New(failure.InvalidRequest, "The deadline makes no sense: "+err.Error()+".",
+			failure.Param(strings.ToLower(deadline.TimeoutHeader)))
+	}
+	if budget.Clamped {
+		c.w.Header().Set(deadline.ClampedHeader, "1")
+	}
+	return budget, nil
 }
 
 // done counts and logs a request that the server itself has answered.
@@ -159,9 +180,10 @@ func (s *Server) done(c *call, outcome telemetry.Outcome) {
 		"client", c.client, "account", c.account, "request", c.id, "took", took)
 }
 
-// recovered turns a panic into an honest end: an error if nothing was sent, a
-// broken connection otherwise. The panic's value may quote anything and is not
-// logged; its type and place are.
+// recovered turns a panic into an honest end of this request alone: an error if
+// nothing was sent, a last event if a stream was between two events, a broken
+// connection otherwise. The panic's value may quote anything and is not logged; its
+// type and place are.
 func (s *Server) recovered(c *call) {
 	v := recover()
 	if v == nil {
@@ -171,9 +193,16 @@ func (s *Server) recovered(c *call) {
 		panic(v) // net/http's own way to break a connection
 	}
 	s.log.Error("Recovered from a panic", "request", c.id, "type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
-	if c.w.status != 0 {
+	s.metrics.RequestDone(c.label, telemetry.TransportHTTP, telemetry.OutcomeInternal, time.Since(c.start))
+	f := failure.New(failure.InternalError, "The proxy failed to serve this request.", failure.Reason("panic"))
+	switch {
+	case c.w.status == 0:
+		c.w.Header().Set("Connection", "close")
+		f.WriteHTTP(c.w)
+	case c.w.betweenEvents():
+		_, _ = fmt.Fprintf(c.w, "event: response.failed\ndata: %s\n\n", f.Event(c.id, -1, time.Now()))
+		c.w.Flush()
+	default:
 		panic(http.ErrAbortHandler)
 	}
-	c.w.Header().Set("Connection", "close")
-	failure.New(failure.InternalError, "The proxy failed to serve this request.").WriteHTTP(c.w)
 }

@@ -17,22 +17,21 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/intake"
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
 )
 
 const (
-	// readHeaderTimeout is inboundHeader of the deadlines' table.
-	readHeaderTimeout = 10 * time.Second
 	// idleTimeout is longer than the 600 s for which the largest load balancers
 	// keep idle connections: whoever closes first must not be us, or a request
 	// meets a closing connection.
 	idleTimeout = 620 * time.Second
 	// maxHeaderBytes holds Codex' turn metadata and a JWT several times over.
 	maxHeaderBytes = 128 << 10
-	// defaultUploadIdle is inboundBody of the deadlines' table, for a body of any
-	// size: each read has to bring something in this time.
-	defaultUploadIdle = 60 * time.Second
+	// defaultUploadIdle is for a body of any size that is passed through: each read
+	// has to bring something in this time.
+	defaultUploadIdle = deadline.InboundBodyTime
 )
 
 // Turns serves one checked turn; it writes the whole response and counts it
@@ -71,6 +70,8 @@ type Server struct {
 	draining atomic.Bool
 	// uploadIdle bounds the silence of a client in the middle of its body.
 	uploadIdle time.Duration
+	// headerTime bounds the arrival of a header.
+	headerTime time.Duration
 }
 
 // New returns a Server; it starts nothing.
@@ -85,12 +86,14 @@ func New(o Options) (*Server, error) {
 	return &Server{
 		log: o.Logger, runtime: o.Runtime, accounts: o.Accounts, turns: o.Turns, metrics: o.Metrics,
 		intake: reader, live: NewLive(), upstream: &transports{}, uploadIdle: defaultUploadIdle,
+		headerTime: deadline.InboundHeaderTime,
 	}, nil
 }
 
 // HTTPServer is the data port's server: HTTP/1.1 and HTTP/2 without TLS. It has
 // no write timeout, because streams last for hours; who reads a stream too
-// slowly is the business of whoever writes it.
+// slowly is the business of whoever writes it. It is to serve what Listener
+// returns.
 func (s *Server) HTTPServer() *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -98,9 +101,10 @@ func (s *Server) HTTPServer() *http.Server {
 	return &http.Server{
 		Handler:           s,
 		Protocols:         &protocols,
-		ReadHeaderTimeout: readHeaderTimeout,
+		ReadHeaderTimeout: s.headerTime,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnState:         follow,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }
