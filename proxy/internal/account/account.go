@@ -8,8 +8,8 @@ package account
 import (
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
@@ -44,6 +44,10 @@ type Want struct {
 	Only string
 	// Prefer this account if it is usable and has room.
 	Prefer string
+	// Continues says that the turn goes on with a conversation that has begun; so
+	// does one with Only or Prefer. It may spend what a quota of the pool keeps back
+	// from new ones.
+	Continues bool
 	// Exclude accounts that this turn has tried.
 	Exclude []string
 	// Client is who asks: a digest of the client's identity. Clients share the
@@ -63,8 +67,10 @@ func (w *Want) class() string {
 	tried := slices.Clone(w.Exclude)
 	slices.Sort(tried)
 	// No name of a model or an account holds a zero byte.
-	return w.Model + "\x00" + w.Only + "\x00" + strings.Join(tried, "\x00")
+	return w.Model + "\x00" + w.Only + "\x00" + strconv.FormatBool(w.goesOn()) + "\x00" + strings.Join(tried, "\x00")
 }
+
+func (w *Want) goesOn() bool { return w.Continues || w.Only != "" || w.Prefer != "" }
 
 // States of an account, as in AccountPool.status.accounts.
 const (
@@ -80,24 +86,4 @@ const (
 // AllStates lists the states, for metrics that show each of them.
 func AllStates() []string {
 	return []string{Usable, CoolingDown, QuotaExhausted, ReauthRequired, Disabled, Draining, Unknown}
-}
-
-// MaxCoolDown bounds every cool-down, so that none is a latch without exit. The
-// longest quota window of the providers is a week.
-const MaxCoolDown = 7 * 24 * time.Hour
-
-// State is what reports and metrics show of an account.
-type State struct {
-	Name string
-	Kind string
-	// State is one of the states of this package.
-	State string
-	// Reason is empty for a usable account.
-	Reason string
-	// Until is the end of the cool-down; zero = not bound to a time.
-	Until time.Time
-	// Inflight counts live turns.
-	Inflight int
-	// Generation is the operator's number of the credential; 0 = it has none.
-	Generation int64
 }

@@ -68,24 +68,35 @@ func TestCoolDownEnds(t *testing.T) {
 }
 
 func TestCoolDownWithoutHintGrows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := registry(runtime("", enabled("a", 0)))
-		for _, want := range []time.Duration{30, 60, 120, 240, 480, 600, 600} {
-			want *= time.Second
-			for range 3 { // several turns see one incident
-				r.CoolDown("a", time.Time{}, ReasonRateLimited)
+	for reason, wants := range map[string][]time.Duration{
+		ReasonRateLimited:    {2, 4, 8, 16, 32, 60, 60},
+		ReasonConnectFailed:  {30, 60, 120, 240, 480, 600, 600},
+		ReasonAuthRejected:   {30, 60, 120},
+		ReasonQuotaExhausted: {3600, 3600},
+		ReasonDeactivated:    {86400, 86400},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := registry(runtime("", enabled("a", 0)))
+			for _, want := range wants {
+				want *= time.Second
+				for range 3 { // several turns see one incident
+					r.CoolDown("a", time.Time{}, reason)
+				}
+				if got := time.Until(r.States()[0].Until); got != want {
+					t.Fatalf("%s: cool-down of %s, want %s", reason, got, want)
+				}
+				<-time.After(want)
 			}
-			if got := time.Until(r.States()[0].Until); got != want {
-				t.Fatalf("cool-down of %s, want %s", got, want)
+			if byHuman(reason) {
+				return
 			}
-			<-time.After(want)
-		}
-		r.Succeeded("a")
-		r.CoolDown("a", time.Time{}, ReasonRateLimited)
-		if got := time.Until(r.States()[0].Until); got != 30*time.Second {
-			t.Errorf("after a success %s, want 30s", got)
-		}
-	})
+			r.Succeeded("a")
+			r.CoolDown("a", time.Time{}, reason)
+			if got := time.Until(r.States()[0].Until); got != wants[0]*time.Second {
+				t.Errorf("%s: after a success %s, want %s", reason, got, wants[0]*time.Second)
+			}
+		})
+	}
 }
 
 func TestRejectionOfAReplacedCredentialIsDropped(t *testing.T) {

@@ -3,6 +3,7 @@ package account
 import (
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
 )
@@ -19,6 +20,8 @@ type Lease struct {
 	entry    *entry
 	account  Account
 	permit   *bulkhead.Permit
+	// began tells what the turn proves about limits that were hit meanwhile.
+	began time.Time
 	// apart: the permit is given back by someone else.
 	apart    atomic.Bool
 	released atomic.Bool
@@ -45,6 +48,7 @@ func (l *Lease) Release() {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	l.entry.inflight--
+	l.entry.probeEnded(l)
 	l.entry.pace.Add(now)
 	if !l.apart.Load() && l.permit.Spend() {
 		r.room.Give(l.permit, now)

@@ -10,6 +10,10 @@ func usable(name string, inflight, limit int, models ...string) Candidate {
 	return Candidate{Name: name, State: Usable, Inflight: inflight, MaxConcurrent: limit, Models: models}
 }
 
+func idle(name string, turns uint64) Candidate {
+	return Candidate{Name: name, State: Usable, Idle: turns}
+}
+
 func inState(name, state string) Candidate { return Candidate{Name: name, State: state} }
 
 func TestPick(t *testing.T) {
@@ -25,19 +29,18 @@ func TestPick(t *testing.T) {
 		picked   string // empty = none
 	}{
 		{"no accounts", nil, leastLoaded, Want{}, 7, ""},
-		{"round robin starts at the cursor", []Candidate{usable("a", 0, 0), usable("b", 9, 0)}, roundRobin, Want{}, 1, "b"},
-		{"round robin wraps", []Candidate{usable("a", 0, 0), usable("b", 0, 0)}, roundRobin, Want{}, 2, "a"},
+		{"round robin takes whose turn is longest ago", []Candidate{idle("a", 1), idle("b", 3), idle("c", 2)}, roundRobin, Want{}, 9, "b"},
+		{"round robin takes who had none", []Candidate{idle("a", 1), idle("b", never), idle("c", 2)}, roundRobin, Want{}, 9, "b"},
 		{"round robin passes over the full", []Candidate{usable("a", 0, 0), usable("b", 2, 2)}, roundRobin, Want{}, 1, "a"},
 		{"round robin passes over the unusable", []Candidate{inState("a", CoolingDown), usable("b", 0, 0)}, roundRobin, Want{}, 0, "b"},
-		{"largest cursor", []Candidate{usable("a", 0, 0), usable("b", 0, 0)}, roundRobin, Want{}, ^uint64(0), "b"},
 		{"least loaded by count", []Candidate{usable("a", 3, 0), usable("b", 2, 0)}, leastLoaded, Want{}, 0, "b"},
 		{"least loaded by share", []Candidate{usable("a", 2, 2*10), usable("b", 1, 2)}, leastLoaded, Want{}, 1, "a"},
 		{"by count if one is unlimited", []Candidate{usable("a", 2, 20), usable("b", 1, 2), usable("c", 5, 0)}, leastLoaded, Want{}, 0, "b"},
-		{"tie goes to the cursor", []Candidate{usable("a", 1, 0), usable("b", 1, 0), usable("c", 1, 0)}, leastLoaded, Want{}, 5, "c"},
+		{"tie goes to whose turn is longest ago", []Candidate{idle("a", 1), idle("b", 1), idle("c", 2)}, leastLoaded, Want{}, 5, "c"},
 		{"all full", []Candidate{usable("a", 1, 1), usable("b", 3, 2)}, leastLoaded, Want{}, 0, ""},
 		{"single account", []Candidate{usable("a", 0, 0), usable("b", 5, 0)}, single, Want{}, 0, "b"},
 		{"single account is full", []Candidate{usable("a", 0, 0), usable("b", 5, 5)}, single, Want{}, 0, ""},
-		{"other strategies spread by load", []Candidate{usable("a", 1, 0), usable("b", 0, 0)}, Strategy{Type: bundle.StrategyFillFirst}, Want{}, 0, "b"},
+		{"a strategy of later spreads by load", []Candidate{usable("a", 1, 0), usable("b", 0, 0)}, Strategy{Type: "Later"}, Want{}, 0, "b"},
 		{"prefer", []Candidate{usable("a", 0, 0), usable("b", 5, 6)}, leastLoaded, Want{Prefer: "b"}, 0, "b"},
 		{"prefer a full one", []Candidate{usable("a", 0, 0), usable("b", 6, 6)}, leastLoaded, Want{Prefer: "b"}, 0, "a"},
 		{"prefer a draining one", []Candidate{usable("a", 0, 0), inState("b", Draining)}, leastLoaded, Want{Prefer: "b"}, 0, "a"},
@@ -72,22 +75,6 @@ func TestPickTakesNothingNewOnUnusableAccounts(t *testing.T) {
 			if ok != (state == Usable) {
 				t.Errorf("%s with an account that is %s: picked = %v", strategy, state, ok)
 			}
-		}
-	}
-}
-
-// Fresh replicas begin at a random cursor: equal accounts get equal shares of
-// first turns.
-func TestPickSpreadsEqualAccounts(t *testing.T) {
-	view := []Candidate{usable("a", 0, 0), usable("b", 0, 0), usable("c", 0, 0), usable("d", 0, 0)}
-	for _, strategy := range []string{bundle.StrategyRoundRobin, bundle.StrategyLeastLoaded} {
-		var counts [4]int
-		for cursor := range uint64(400) {
-			i, _ := Pick(view, Strategy{Type: strategy}, Want{}, cursor)
-			counts[i]++
-		}
-		if counts != [4]int{100, 100, 100, 100} {
-			t.Errorf("%s: first turns per account %v", strategy, counts)
 		}
 	}
 }

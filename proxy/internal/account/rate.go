@@ -54,14 +54,6 @@ func (b *bucket) spend(n float64, now time.Time) {
 	}
 }
 
-// giveBack returns what was spent for nothing.
-func (b *bucket) giveBack(n float64, now time.Time) {
-	if b.perMinute > 0 {
-		b.fill(now)
-		b.level = min(b.level+n, b.size())
-	}
-}
-
 // readyAt is when n can be spent: now, or the time at which so much has come in.
 func (b *bucket) readyAt(n float64, now time.Time) time.Time {
 	if b.perMinute == 0 {

@@ -25,10 +25,6 @@ func TestBucket(t *testing.T) {
 	if at := b.readyAt(1, noon.Add(time.Second)); !at.Equal(noon.Add(time.Second)) {
 		t.Error("when its time has come it may not go")
 	}
-	b.giveBack(1, noon)
-	if !b.readyAt(1, noon).Equal(noon) {
-		t.Error("what was given back is not there")
-	}
 }
 
 func TestBucketIsBoundedPerMinute(t *testing.T) {

@@ -40,9 +40,16 @@ type Registry struct {
 	entries  map[string]*entry
 	order    []string // names of the configuration, in the manifest's order
 	strategy Strategy
-	// base and limit bound the cool-downs that come without a hint.
-	base, limit time.Duration
-	cursor      uint64
+	// ejection bounds cool-downs that come without a hint, too.
+	ejection ejectionPolicy
+	// cursor counts turns, from 1.
+	salt, cursor uint64
+	shares       shares
+	// capacity says how the limits of accounts are divided: pool.capacityScope.
+	capacity string
+	budgets  budgets
+	// wish is the last reset that was asked for.
+	wish string
 	// room has the lanes and who waits. Between two calls none of them could be
 	// served: whoever changes something serves them in the same call.
 	room *bulkhead.Room[*waiter]
@@ -56,7 +63,7 @@ type Registry struct {
 func NewRegistry(c Clock) *Registry {
 	r := &Registry{
 		clock: c, observer: nobody{}, entries: map[string]*entry{},
-		cursor: rand.Uint64(), //nolint:gosec // spreads load, guards nothing
+		cursor: 1, salt: rand.Uint64(), //nolint:gosec // spreads load, guards nothing
 	}
 	r.room = bulkhead.NewRoom[*waiter](r.permitReleased)
 	r.limitLanes(nil)
@@ -87,10 +94,11 @@ func (r *Registry) Update(rt *config.Runtime) {
 	for _, a := range pool.Accounts {
 		e, known := r.entries[a.Name]
 		if !known {
-			e = &entry{cooling: map[string]time.Time{}}
+			e = newEntry()
 			r.entries[a.Name] = e
 		}
 		e.apply(a, rt.Credentials.Accounts[a.Name])
+		e.limit(pool.CapacityScope, r.shares.now, now)
 		r.order = append(r.order, a.Name)
 	}
 	for name, e := range r.entries {
@@ -98,9 +106,10 @@ func (r *Registry) Update(rt *config.Runtime) {
 			delete(r.entries, name)
 		}
 	}
-	r.strategy = Strategy{Type: pool.Strategy, SingleAccount: pool.SingleAccount}
-	r.base = time.Duration(rt.Bundle.Circuit.Ejection.BaseSeconds) * time.Second
-	r.limit = time.Duration(rt.Bundle.Circuit.Ejection.MaxSeconds) * time.Second
+	r.strategy = Strategy{Type: pool.Strategy, SingleAccount: pool.SingleAccount, Salt: r.salt}
+	r.ejection, r.capacity = ejectionOf(rt.Bundle.Circuit.Ejection), pool.CapacityScope
+	r.budgets = r.budgets.update(pool.Quotas, r.shares.now)
+	r.reset(pool.CooldownReset())
 	r.limitLanes(rt.Bundle.Circuit.Bulkheads)
 	r.serveWaiters(now)
 }
@@ -139,24 +148,29 @@ func (r *Registry) Lanes() []bulkhead.State {
 func (r *Registry) look(now time.Time) {
 	r.view = r.view[:0]
 	for _, name := range r.order {
-		r.view = append(r.view, r.entries[name].candidate(now))
+		r.view = append(r.view, r.entries[name].candidate(now, r.cursor))
 	}
+	limitEjections(r.view, r.ejection.percent)
 }
 
 // arm sets the timer to the next moment at which a waiter may be served though
 // nobody calls.
 func (r *Registry) arm(now time.Time) {
-	r.disarm()
-	if r.room.Waiting() == 0 {
-		return
-	}
+	var next time.Time
 	for _, name := range r.order {
-		if _, until := r.entries[name].coolDown(now); until.After(now) {
-			r.wakeAt = earlier(r.wakeAt, until)
+		if r.room.Waiting() == 0 {
+			break
+		}
+		if at := r.entries[name].wakeAt(now); at.After(now) {
+			next = earlier(next, at)
 		}
 	}
-	if !r.wakeAt.IsZero() {
-		r.wake = r.clock.AfterFunc(r.wakeAt.Sub(now), r.coolDownEnded)
+	if next.Equal(r.wakeAt) {
+		return
+	}
+	r.disarm()
+	if !next.IsZero() {
+		r.wakeAt, r.wake = next, r.clock.AfterFunc(next.Sub(now), r.wakeUp)
 	}
 }
 
@@ -167,7 +181,8 @@ func (r *Registry) disarm() {
 	r.wake, r.wakeAt = nil, time.Time{}
 }
 
-func (r *Registry) coolDownEnded() {
+// wakeUp is called at wakeAt.
+func (r *Registry) wakeUp() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.serveWaiters(r.clock.Now())

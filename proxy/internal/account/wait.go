@@ -79,12 +79,10 @@ func (r *Registry) enter(w Want) (outcome, *ticket) {
 		r.serveWaiters(now) // the timer is about to: no overtaking
 	}
 	r.look(now)
-	i, found := Pick(r.view, r.strategy, w, r.cursor)
-	if !found {
-		if f := refuse(r.view, r.strategy, w, now); f != nil {
-			return outcome{refuse: f}, nil
-		}
+	if f := r.refuse(w, now); f != nil {
+		return outcome{refuse: f}, nil
 	}
+	i, found := Pick(r.view, r.strategy, w, r.cursor)
 	if found && (w.Permit != nil || r.room.HasRoom(w.Lane)) {
 		permit := w.Permit
 		if permit == nil {
@@ -155,43 +153,61 @@ func (r *Registry) rest() {
 
 // serveWaiters judges all who wait anew: anything may have changed.
 func (r *Registry) serveWaiters(now time.Time) {
-	if r.room.Waiting() > 0 {
+	for again := r.room.Waiting() > 0; again; {
 		r.look(now)
-		pointless := func(t *ticket) bool { return refuse(r.view, r.strategy, t.Value.want, now) != nil }
+		pointless := func(t *ticket) bool { return r.refuse(t.Value.want, now) != nil }
 		for _, t := range r.room.Sweep(pointless) {
-			t.Value.settle(outcome{refuse: refuse(r.view, r.strategy, t.Value.want, now)})
+			t.Value.settle(outcome{refuse: r.refuse(t.Value.want, now)})
 		}
-		r.serve(now)
+		again = r.serve(now)
 	}
 	r.arm(now)
 }
 
-// serveRoom gives away what was given back. Nothing else has changed.
+// refuse says why a turn cannot be served, however long it waits. A turn that has
+// its permit is under way and was counted when it came.
+func (r *Registry) refuse(w Want, now time.Time) *failure.Failure {
+	if w.Permit == nil {
+		if f := r.budgets.refuse(w.goesOn(), now); f != nil {
+			return f
+		}
+	}
+	return refuse(r.view, r.strategy, w, now)
+}
+
+// serveRoom gives away what was given back. Nothing else has changed. What a turn
+// uses up may make another wait for a time instead of for room.
 func (r *Registry) serveRoom(now time.Time) {
 	if !r.room.MayServe() {
 		return
 	}
 	r.look(now)
-	if slices.ContainsFunc(r.view, func(c Candidate) bool { return c.hasRoom() }) {
-		r.serve(now)
+	if slices.ContainsFunc(r.view, func(c Candidate) bool { return c.hasRoom() }) && r.serve(now) {
+		r.serveWaiters(now)
+		return
 	}
-	r.rest()
+	r.arm(now)
 }
 
 // serve gives what there is to those who wait, in order. Of those who need the
-// same, one is judged for all.
-func (r *Registry) serve(now time.Time) {
+// same, one is judged for all. It says whether waiting has become pointless for
+// some, because a quota of the pool was used up.
+func (r *Registry) serve(now time.Time) (pointless bool) {
 	pass := r.room.Begin()
 	for t := pass.Next(); t != nil; t = pass.Next() {
+		usedUp := t.Permit() == nil && r.budgets.refuse(t.Value.want.goesOn(), now) != nil
 		i, found := Pick(r.view, r.strategy, t.Value.want, r.cursor)
-		if !found {
+		if !found || usedUp {
+			pointless = pointless || usedUp
 			pass.Block(t)
 			continue
 		}
 		underWay := t.Permit() != nil
 		permit := pass.Serve(t, now)
 		t.Value.settle(outcome{lease: r.grant(i, permit, underWay, now)})
+		r.look(now)
 	}
+	return pointless
 }
 
 // grant makes the lease. The permit is the caller's own if it came with it.
@@ -201,9 +217,8 @@ func (r *Registry) grant(i int, permit *bulkhead.Permit, own bool, now time.Time
 		e.pace.Begin(now)
 	}
 	e.inflight++
-	r.cursor++
-	r.view[i] = e.candidate(now)
-	l := &Lease{registry: r, entry: e, account: e.account, permit: permit}
+	l := &Lease{registry: r, entry: e, account: e.account, permit: permit, began: now}
+	r.admitted(l, &r.view[i], own, now)
 	l.apart.Store(own)
 	return l
 }
