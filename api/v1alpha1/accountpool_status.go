@@ -92,7 +92,7 @@ type AccountStatus struct {
 	// message says in one sentence why, until when and what to do. Unset means that
 	// there is nothing to say.
 	// +optional
-	// +kubebuilder:validation:MaxLength=240
+	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
 
 	// until is when the state ends by itself. Unset means not by itself.

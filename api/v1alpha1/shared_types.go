@@ -83,7 +83,7 @@ const (
 
 // Caps of texts in status, in bytes.
 const (
-	MaxAccountMessage = 240
+	MaxAccountMessage = 256
 	MaxUnusable       = 160
 	MaxRouteKey       = 128
 	MaxUsageWindow    = 16

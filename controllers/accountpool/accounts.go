@@ -49,7 +49,7 @@ func accountsOf(pool *v1alpha1.AccountPool, accounts []bundle.Account, f finding
 			s = renewed(s, login)
 		}
 		s = steady(s, before[a.Name], now)
-		s.Message = cut(sentence(s, &pool.Spec.Accounts[i], broken[a.Name]), v1alpha1.MaxAccountMessage)
+		s.Message = cut(sentence(pool.Name, s, &pool.Spec.Accounts[i], broken[a.Name]), v1alpha1.MaxAccountMessage)
 		list = append(list, s)
 	}
 	return list

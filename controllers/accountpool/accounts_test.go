@@ -54,7 +54,7 @@ func TestB42_AnAccountSaysWhyUntilWhenAndWhatToDo(t *testing.T) {
 		"quota": {[]func(*world){says(func(a *v1alpha1.ReplicaAccount) {
 			a.State, a.Reason, a.Until, a.NextProbe = "QuotaExhausted", "QuotaExhausted", in(time.Hour), in(10*time.Minute)
 		})}, "QuotaExhausted", "QuotaExhausted",
-			[]string{"until 2026-01-02 04:05 UTC", "from 03:15 UTC on", "causeway.dev/reset-cooldowns=b=TEXT"}},
+			[]string{"until 2026-01-02 04:05 UTC", "from 03:15 UTC on", "kubectl annotate ap team causeway.dev/reset-cooldowns=b=$(date +%s) --overwrite"}},
 		"rate limit": {[]func(*world){says(func(a *v1alpha1.ReplicaAccount) {
 			a.State, a.Reason, a.Until = "CoolingDown", "RateLimited", in(time.Second)
 		})}, "CoolingDown", "RateLimited", []string{"until 2026-01-02 03:05 UTC", "nothing to do"}},
@@ -108,6 +108,20 @@ func TestB42_AnAccountSaysWhyUntilWhenAndWhatToDo(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestLongNamesLeaveTheWayOutInTheMessage(t *testing.T) {
+	for n := range 254 {
+		w := poolWorld(says(func(a *v1alpha1.ReplicaAccount) {
+			a.State, a.Until, a.NextProbe = "QuotaExhausted", in(time.Hour), in(time.Minute)
+		}))
+		w.pool.Name = strings.Repeat("p", n)
+		after, _ := statusOf(w, now)
+		got := after.Status.Accounts[1].Message
+		if len(got) > v1alpha1.MaxAccountMessage || !strings.HasSuffix(got, "--overwrite") && !strings.HasSuffix(got, "with a new text.") {
+			t.Fatalf("%d bytes: %q", len(got), got)
+		}
 	}
 }
 

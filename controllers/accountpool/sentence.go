@@ -12,7 +12,7 @@ import (
 
 // sentence says why the account is as it is, until when, and what to do; empty
 // when there is nothing to say. What matters comes first, since it may be cut.
-func sentence(s v1alpha1.AccountStatus, spec *v1alpha1.Account, broken apieffective.Unresolved) string {
+func sentence(pool string, s v1alpha1.AccountStatus, spec *v1alpha1.Account, broken apieffective.Unresolved) string {
 	switch s.State {
 	case v1alpha1.AccountConditionUsable:
 		if s.Reason == "LocalLimit" {
@@ -26,13 +26,23 @@ func sentence(s v1alpha1.AccountStatus, spec *v1alpha1.Account, broken apieffect
 	case v1alpha1.AccountConditionReauthRequired:
 		return rejected(s, spec, broken)
 	case v1alpha1.AccountConditionQuotaExhausted:
-		return "Its quota is used up" + untilText(s) + probeText(s) + "; to try it now: annotate the pool with " +
-			v1alpha1.AnnotationResetCooldowns + "=" + s.Name + "=TEXT, TEXT being new."
+		return exhausted(pool, s)
 	case v1alpha1.AccountConditionCoolingDown:
 		return coolingText(s)
 	default:
 		return unknownText(s, broken)
 	}
+}
+
+// exhausted names the command that has the account tried at once, if it fits.
+func exhausted(pool string, s v1alpha1.AccountStatus) string {
+	why := "Its quota is used up" + untilText(s) + probeText(s)
+	full := fmt.Sprintf("%s; to have it tried now: kubectl annotate ap %s %s=%s=$(date +%%s) --overwrite", why,
+		pool, v1alpha1.AnnotationResetCooldowns, s.Name)
+	if len(full) <= v1alpha1.MaxAccountMessage {
+		return full
+	}
+	return why + "; to have it tried now, give the pool annotation " + v1alpha1.AnnotationResetCooldowns + " with a new text."
 }
 
 // reasonTokenRejected is of a login that the operator is about to refresh.

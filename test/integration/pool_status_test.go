@@ -96,7 +96,7 @@ func TestB42_APoolSaysWhichAccountIsUnusableWhyUntilWhenAndWhatToDo(t *testing.T
 	s := pool.Status
 	primary, backup := s.Accounts[0], s.Accounts[1]
 	if primary.Until == nil || primary.NextProbe == nil || len(primary.Usage) != 1 || primary.Usage[0].UsedPercent != 100 ||
-		!strings.Contains(primary.Message, v1alpha1.AnnotationResetCooldowns+"=primary=") {
+		!strings.Contains(primary.Message, v1alpha1.AnnotationResetCooldowns+"=primary=$(date") {
 		t.Errorf("primary: %+v", primary)
 	}
 	if backup.Until != nil || len(backup.Usage) > 0 || !strings.Contains(backup.Message, "key backup of Secret "+sampleKeys) {
