@@ -44,6 +44,7 @@ type simAsk struct {
 	queued  bool // to be read
 	moved   bool
 	recall  bool // answered from a transcript
+	judged  bool // how its session ended it
 }
 
 func (a *simAsk) client() string { return a.talk.client }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 // simActorCheck is what is remembered of an actor to judge its next step.
 type simActorCheck struct {
+	simKnown
 	// dead and suspect are anchors that this actor has heard of, judged apart from
 	// its own record.
 	dead, suspect map[string]bool
@@ -25,7 +27,7 @@ type simActorCheck struct {
 
 func newSimActorCheck() simActorCheck {
 	return simActorCheck{dead: map[string]bool{}, suspect: map[string]bool{}, missedDead: map[string]bool{}, missedSuspect: map[string]bool{},
-		sends: map[*flight]int{}, plans: map[string]Plan{}}
+		sends: map[*flight]int{}, plans: map[string]Plan{}, simKnown: newSimKnown()}
 }
 
 // simBefore is the state before a step.
@@ -46,9 +48,12 @@ func (sa *simActor) owns() bool {
 }
 
 // after judges a step.
-func (sa *simActor) after(b simBefore) {
+func (sa *simActor) after(what string, b simBefore) {
 	if sa.record.Health.Reset != b.record.Health.Reset {
 		sa.check.reset = sa.sim.now
+	}
+	if sa.own.held.Epoch != b.epoch {
+		sa.check.simKnown = newSimKnown()
 	}
 	if sa.own.held.Epoch != b.epoch && sa.own.held.Epoch != 0 {
 		sa.tookOver()
@@ -58,7 +63,12 @@ func (sa *simActor) after(b simBefore) {
 		sa.checkRecord(b)
 	}
 	sa.checkVerdicts(b)
-	sa.checkSends()
+	if sa.own.held.Epoch == b.epoch {
+		sa.checkMark(b)
+	}
+	sa.checkSends(b)
+	sa.checkToken(what)
+	sa.checkRefused(b)
 	sa.checkGate()
 	sa.checkTurns()
 	for _, talk := range sa.sim.talks {
@@ -102,7 +112,10 @@ func (sa *simActor) checkVerdicts(b simBefore) {
 			strikes++
 			s.must(simLifeless(p), "no strike after a sign of life", "%s: %v", name, p.words())
 		}
-		sa.learn(p)
+		sa.learn(p, b)
+		if sa.own.held.Epoch == b.epoch {
+			sa.checkEnd(p, p.turn+"/"+strconv.Itoa(p.attempt), b)
+		}
 	}
 	s.counts["strikes"] += sa.proc.watch.strikes
 	s.must(sa.proc.watch.strikes <= strikes, "one strike for each attempt", "%s: %d strikes", sa.name, sa.proc.watch.strikes)
@@ -129,7 +142,7 @@ func simLifeless(p past) bool {
 func (p past) has(kind FactKind) bool { return strings.IndexByte(p.facts, byte(kind)) >= 0 }
 
 // learn notes what an attempt proves of its anchor, apart from the verdict table.
-func (sa *simActor) learn(p past) {
+func (sa *simActor) learn(p past, b simBefore) {
 	c, ask := &sa.check, sa.sim.asks[p.turn]
 	plan, ok := c.plans[p.turn]
 	if !ok || plan.Anchor == "" || len(ask.runs) == 0 || !p.has(FactDispatched) {
@@ -143,6 +156,8 @@ func (sa *simActor) learn(p past) {
 		if run.outcome == "denied" && run.refusalRead {
 			c.lastDenied = anchor
 			c.condemn(c.dead, c.missedDead, anchor, sa.owns())
+			settled := b.record.Health.Blamed != anchor || sa.record.Health.Strikes == 0 || sa.own.held.Epoch != b.epoch
+			sa.sim.must(settled, "a denial settles the strikes of its anchor", "%s: %s", sa.name, anchor)
 		}
 	case FactFirstEventTimeout:
 		silent := injected && plan.Whole && !p.has(FactProgress) && !p.has(FactCreated)
@@ -169,7 +184,7 @@ func (*simActorCheck) condemn(known, missed map[string]bool, anchor string, owne
 }
 
 // checkSends looks at what an actor has sent in this step.
-func (sa *simActor) checkSends() {
+func (sa *simActor) checkSends(b simBefore) {
 	s := sa.sim
 	for _, f := range sa.flights {
 		if f.dispatches == sa.check.sends[f] {
@@ -191,6 +206,12 @@ func (sa *simActor) checkSends() {
 		}
 		if p.Anchor == "" && !p.Whole && f.turn.Facts.PreviousResponseID == "" && sa.key.Kind.Hard() {
 			s.must(sa.record.Anchor == nil && (!sa.own.kept || sa.owns()), "no delta without its anchor", "%s", where)
+		}
+		sa.check.sent++
+		sa.check.order[f.name()] = sa.check.sent
+		sa.checkAgain(f, where)
+		if f.probe {
+			sa.checkProbe(b, f, where)
 		}
 		if f.dispatches == 1 && sa.own.kept && !f.probe {
 			s.must(!simRefuses(sa.record.Health, s.now), "a circuit that is not closed lets only a probe through", "%s: %+v", where, sa.record.Health)

@@ -21,6 +21,7 @@ func (u *simUpstream) answer(r *simRun) {
 	case orphan(u.context(r)):
 		r.refuse(`{"type":"invalid_request_error","message":"No tool call found for function call output","param":"input"}`, "orphan", 400)
 	case len(u.unanswered(r)) > 0:
+		s.must(!r.injected || r.guessed, "an interrupted tool is answered", "%s on %s", r.ask.id, r.anchor)
 		r.refuse(`{"type":"invalid_request_error","message":"No tool output found for function call x.","param":"input"}`, "orphan", 400)
 	case s.fault(0.35), u.moody() && s.fault(0.8):
 		u.trouble(r)
@@ -272,7 +273,14 @@ func (u *simUpstream) breakOff(r *simRun, how string) {
 	case "clean":
 		r.end(upstream.CauseClean, "clean", s.upTo(time.Second))
 	case "failed", "incomplete":
-		n := s.rng.IntN(4)
+		n := s.rng.IntN(5)
+		if n == 4 { // the upstream itself fails in the middle
+			r.outcome = "server"
+			r.conn.play(s.upTo(time.Second), simArrival{name: "error", run: r,
+				data: `{"type":"error","status":500,"response_id":"` + r.id + `","error":{"type":"server_error","code":"server_error","message":"sorry"}}`})
+			r.finish("failed", s)
+			return
+		}
 		code := []string{"server_error", "rate_limit_exceeded", "previous_response_not_found", "websocket_connection_limit_reached"}[n]
 		r.outcome = []string{"server", "limit", "denied", "connection_limit"}[n]
 		r.conn.play(s.upTo(time.Second), simArrival{name: "response.failed", run: r,

@@ -154,7 +154,7 @@ func (sa *simActor) act(what string, step func()) {
 	sa.sim.log("  %s: %s", sa.name, what)
 	before := sa.before()
 	step()
-	sa.after(before)
+	sa.after(what, before)
 	if !sa.retired() {
 		return
 	}
