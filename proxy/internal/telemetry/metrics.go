@@ -35,6 +35,7 @@ type Metrics struct {
 	upstreamBytes, clientBytes [2]prometheus.Counter
 
 	session sessionMetrics
+	lanes   laneMetrics
 	routes  *routeMetrics
 }
 
@@ -54,6 +55,7 @@ func NewMetrics(version string) *Metrics {
 		unmatched: prometheus.NewCounter(options("unmatched_events_total", "Events of upstreams that belonged to no turn and reached nobody.")),
 		streams:   prometheus.NewGauge(prometheus.GaugeOpts(options("streams_open", "Streams to clients that are open."))),
 		session:   newSessionMetrics(),
+		lanes:     newLaneMetrics(),
 		routes:    newRouteMetrics(),
 	}
 	upstream := counters("upstream_bytes_total", "Payload bytes exchanged with upstreams.", "direction")
@@ -67,6 +69,7 @@ func NewMetrics(version string) *Metrics {
 	m.registry.MustRegister(m.requests, m.duration, m.firstEvent, m.attempts, m.reloads, m.reports, m.truncated, m.unmatched, m.streams,
 		upstream, client, build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(m.session.collectors()...)
+	m.registry.MustRegister(m.lanes.waits, m.lanes.rejections)
 	m.registry.MustRegister(m.routes.collectors()...)
 	return m
 }
