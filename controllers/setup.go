@@ -28,6 +28,7 @@ import (
 	"github.com/causeway-dev/causeway/controllers/bridgepolicy"
 	"github.com/causeway-dev/causeway/controllers/bridgereplica"
 	"github.com/causeway-dev/causeway/controllers/circuitpolicy"
+	"github.com/causeway-dev/causeway/controllers/credential"
 	"github.com/causeway-dev/causeway/controllers/internal/apply"
 	"github.com/causeway-dev/causeway/controllers/internal/notify"
 	"github.com/causeway-dev/causeway/controllers/internal/observe"
@@ -46,10 +47,18 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Concurrency is how many objects of a kind are reconciled at once; 0 = 4.
 	Concurrency int
+	// Logins keeps tokens that are not stored yet; whoever stops the manager waits
+	// for it afterwards. One of its own when nil.
+	Logins *credential.Keeper
+	// Exchanger exchanges refresh tokens; credential.HTTP when nil.
+	Exchanger credential.Exchanger
 }
 
 const (
 	defaultConcurrency = 4
+	// loginConcurrency is how many logins are refreshed at once. A refresh waits
+	// for the issuer most of the time.
+	loginConcurrency = 8
 	// definitionsInterval is how often missing definitions are looked for.
 	definitionsInterval = 5 * time.Second
 )
@@ -67,6 +76,12 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	if o.Concurrency == 0 {
 		o.Concurrency = defaultConcurrency
+	}
+	if o.Logins == nil {
+		o.Logins = credential.NewKeeper()
+	}
+	if o.Exchanger == nil {
+		o.Exchanger = credential.HTTP{}
 	}
 	// The starter polls in real time, whatever clock the controllers live by: an
 	// answer kept by a clock that stands still would never be asked for again.
@@ -139,6 +154,7 @@ func (s setup) start(ctx context.Context) error {
 	}{
 		{v1alpha1.KindAccountPool, s.accountPool}, {v1alpha1.KindCircuitPolicy, s.circuitPolicy},
 		{v1alpha1.KindBridgePolicy, s.bridgePolicy}, {v1alpha1.KindBridgeReplica, s.bridgeReplica},
+		{"logins", s.credential},
 	} {
 		if err := controller.add(); err != nil {
 			return fmt.Errorf("adding the controller of %s: %w", controller.kind, err)
@@ -162,6 +178,23 @@ func (s setup) accountPool() error {
 		Watches(&corev1.Pod{}, wake.Map(s.finder.PoolOf), builder.WithPredicates(wake.PodFacts())).
 		WatchesMetadata(&corev1.Secret{}, wake.Map(s.finder.PoolsOfSecret)).
 		Complete(reconcile.AsReconciler(s.mgr.GetClient(), r))
+}
+
+// credential has one request for each account, so that an issuer that hangs holds
+// up nothing but what it is asked for.
+func (s setup) credential() error {
+	r := credential.New(credential.Options{
+		Client: s.mgr.GetClient(), Live: s.mgr.GetAPIReader(), Secrets: s.secrets, Events: s.events, Clock: s.o.Clock,
+		Exchanger: s.o.Exchanger, Keeper: s.o.Logins,
+	})
+	w := credential.Wake{Cache: s.mgr.GetClient(), Finder: s.finder}
+	return builder.TypedControllerManagedBy[credential.Key](s.mgr).Named("credential").
+		WithOptions(controller.TypedOptions[credential.Key]{MaxConcurrentReconciles: loginConcurrency}).
+		WithLogConstructor(credential.Logger(s.mgr.GetLogger())).
+		Watches(&v1alpha1.AccountPool{}, w.Pools(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesMetadata(&corev1.Secret{}, w.Secrets()).
+		Watches(&v1alpha1.BridgeReplica{}, w.Reports()).
+		Complete(r)
 }
 
 func (s setup) circuitPolicy() error {

@@ -68,6 +68,8 @@ const (
 	// CauseRejected: the upstream rejects the access token and there is no
 	// refresh token.
 	CauseRejected = "Rejected"
+	// CauseDuplicate: another account has the same login.
+	CauseDuplicate = "Duplicate"
 	// CauseClient: the issuer does not know the client.
 	CauseClient = "Client"
 	// CauseAnswer: it answered what no issuer answers.
@@ -137,6 +139,8 @@ func reauthText(cause string) string {
 		return "the issuer does not accept the refresh token, after a refresh whose reply got lost"
 	case CauseGone:
 		return "the issuer says that the account is deactivated"
+	case CauseDuplicate:
+		return "another account has the same login, and two that refresh one login lose it"
 	case CauseExpired:
 		return "the access token has expired and there is no refresh token"
 	case CauseRejected:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/causeway-dev/causeway/api/version"
 	"github.com/causeway-dev/causeway/controllers"
+	"github.com/causeway-dev/causeway/controllers/credential"
 )
 
 // options are the flags.
@@ -89,11 +91,21 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := controllers.Setup(mgr, controllers.Options{ProxyImage: o.proxyImage, Health: health}); err != nil {
+	logins := credential.NewKeeper()
+	if err := controllers.Setup(mgr, controllers.Options{ProxyImage: o.proxyImage, Health: health, Logins: logins}); err != nil {
 		return err
 	}
 	ctrl.Log.Info("Starting operator", "version", version.Version, "namespaces", namespaces)
-	return mgr.Start(ctx)
+	return errors.Join(mgr.Start(ctx), finish(ctx, logins))
+}
+
+// finish stores the tokens that were obtained and are not stored yet. The manager
+// waits for nothing when it has lost its Lease, and a token that is lost costs
+// somebody a new login.
+func finish(ctx context.Context, logins *credential.Keeper) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), credential.ExitPatience)
+	defer cancel()
+	return logins.Wait(ctx)
 }
 
 func split(list string) []string {
