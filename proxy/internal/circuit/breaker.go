@@ -1,11 +1,15 @@
 // Package circuit is the circuit breaker of upstream routes: a pure automaton,
 // Breaker, and a registry of them, Routes.
 //
-// A closed circuit collects samples; by a run of failures or by their share it
-// opens. After a while it lets a few probes through. The verdict about a probe is
-// given at its first valid event, so that a long answer does not delay recovery;
-// what a stream comes to at its end is a sample like any other, so that an
-// upstream which always dies in mid-stream opens the circuit again.
+// A closed circuit watches how attempts start and how they end, each for itself,
+// and opens by a run of failures or by their share. A start is good at the first
+// valid event, an end at the terminal one: streams that began before an outage
+// and end well during it hide nothing, and an upstream that always dies in
+// mid-stream opens the circuit although every start is good.
+//
+// After a while an open circuit lets a few probes through. The verdict about a
+// probe is given at its first valid event, so that a long answer does not delay
+// recovery; its end counts in the circuit that it has closed.
 package circuit
 
 import (
@@ -62,7 +66,8 @@ type Ticket struct {
 	epoch   uint64
 	probe   uint64 // 0 = none
 	caller  uint64
-	decided bool // the probe has had its verdict
+	started bool // its first valid event came
+	decided bool // the probe has had a good verdict
 }
 
 type probeLease struct {
@@ -87,11 +92,9 @@ type Breaker struct {
 	closedAt time.Time
 
 	// Closed.
-	window            window
-	run               run
-	accounts, callers distinct // among the failures of the window
-	active            distinct // callers
-	limits            limits
+	starts, ends track
+	active       distinct // callers
+	limits       limits
 
 	// HalfOpen.
 	probes    []probeLease
@@ -176,19 +179,31 @@ func (b *Breaker) Tick(p Policy, now time.Time) {
 // Event is the first valid event of an attempt's answer.
 func (b *Breaker) Event(p Policy, t *Ticket, now time.Time) {
 	b.Tick(p, now)
-	if t.probe != 0 && !t.decided {
+	switch {
+	case t.started:
+	case t.probe != 0:
+		t.started = true
 		b.verdict(p, t, outcome.ProbeSuccess, now)
+	case b.counts(t):
+		t.started = true
+		b.good(p, &b.starts, now)
 	}
+}
+
+// counts says whether an attempt belongs to the closed circuit of now: it was
+// admitted by it, or is one of the probes that closed it.
+func (b *Breaker) counts(t *Ticket) bool {
+	return b.state == Closed && t.epoch != 0 && (t.epoch == b.epoch || t.decided && t.epoch == b.from)
 }
 
 // Done is the end of an attempt at an account; account zero = none.
 func (b *Breaker) Done(p Policy, t *Ticket, k outcome.Kind, account uint64, now time.Time) {
 	b.Tick(p, now)
 	switch {
-	case t.probe != 0 && !t.decided:
+	case t.probe != 0 && !t.started:
 		b.verdict(p, t, p.probe(k), now)
-	case b.state == Closed && t.epoch != 0 && (t.epoch == b.epoch || t.decided && t.epoch == b.from):
-		b.sample(p, k, who{account, t.caller}, now)
+	case b.counts(t):
+		b.sample(p, k, t.started, who{account, t.caller}, now)
 	}
 }
 
@@ -226,24 +241,26 @@ func (b *Breaker) verdict(p Policy, t *Ticket, v outcome.Probe, now time.Time) {
 	}
 }
 
-// sample is what a closed circuit learns.
-func (b *Breaker) sample(p Policy, k outcome.Kind, w who, now time.Time) {
+// sample is what a closed circuit learns at the end of an attempt.
+func (b *Breaker) sample(p Policy, k outcome.Kind, started bool, w who, now time.Time) {
 	switch p.route(k) {
 	case outcome.RouteNeutral:
 	case outcome.RouteSuccess:
-		b.run, b.limits = run{}, limits{}
-		b.window.current(p.Window, now).ok++
+		if !started {
+			b.good(p, &b.starts, now)
+		}
+		b.good(p, &b.ends, now)
 		if now.Sub(b.closedAt) >= p.Window {
 			b.opened = 0
 		}
 	case outcome.RouteCounted:
-		b.failed(p, direct(k), w, now)
+		b.failed(p, direct(k), started, w, now)
 		b.judge(p, now)
 	case outcome.RouteIfMany:
 		// Two at least: the only account of a pool cannot tell its limit from others'.
 		many := b.limits.hit(w, max(2, p.MinAccounts), now)
 		for _, l := range many {
-			b.failed(p, false, l.who, now)
+			b.failed(p, false, started, l.who, now)
 		}
 		if len(many) > 0 {
 			b.judge(p, now)
@@ -251,42 +268,30 @@ func (b *Breaker) sample(p Policy, k outcome.Kind, w who, now time.Time) {
 	}
 }
 
-func (b *Breaker) failed(p Policy, direct bool, w who, now time.Time) {
-	current := b.window.current(p.Window, now)
-	current.failed++
-	b.run.failed++
-	if direct {
-		current.direct++
-		b.run.direct++
+func (b *Breaker) good(p Policy, t *track, now time.Time) {
+	b.limits = limits{}
+	t.good(p.Window, now)
+}
+
+func (b *Breaker) failed(p Policy, direct, started bool, w who, now time.Time) {
+	b.ends.failed(p.Window, direct, w, now)
+	if !started {
+		b.starts.failed(p.Window, direct, w, now)
 	}
-	b.run.accounts.see(w.account, now)
-	b.run.callers.see(w.caller, now)
-	b.accounts.see(w.account, now)
-	b.callers.see(w.caller, now)
 }
 
 // judge opens a closed circuit that has failed enough.
 func (b *Breaker) judge(p Policy, now time.Time) {
-	since := now.Add(-p.Window)
-	active := b.active.since(since)
 	if now.Before(b.hinted) {
 		b.open(p, byRun, now) // a sibling has the rest of the evidence
 		return
 	}
-	spread := p.enoughAccounts(len(b.run.accounts.seen)) && p.enoughCallers(len(b.run.callers.seen), active)
-	if b.run.direct >= p.Consecutive || b.run.failed >= p.Consecutive && spread {
-		b.open(p, byRun, now)
-		return
-	}
-	spread = p.enoughAccounts(b.accounts.since(since)) && p.enoughCallers(b.callers.since(since), active)
-	all, fresh := b.window.sums(p.Window, now)
-	share := func(failed func(bucket) int) bool {
-		// A busy route need not wait until failures outweigh a whole window of
-		// successes: its newest part is enough, with twice the samples.
-		return all.bad(failed(all), p.MinSamples, p.Percent) || fresh.bad(failed(fresh), 2*p.MinSamples, p.Percent)
-	}
-	if share(func(x bucket) int { return x.direct }) || spread && share(func(x bucket) int { return x.failed }) {
-		b.open(p, byShare, now)
+	active := b.active.since(now.Add(-p.Window))
+	for _, t := range []*track{&b.starts, &b.ends} {
+		if reason, bad := t.judge(p, active, now); bad {
+			b.open(p, reason, now)
+			return
+		}
 	}
 }
 
@@ -319,8 +324,8 @@ func (b *Breaker) move(to State, reason string) {
 	b.from = 0
 	from := b.state
 	b.state = to
-	b.window, b.run, b.limits = window{}, run{}, limits{}
-	b.accounts, b.callers, b.active = distinct{}, distinct{}, distinct{}
+	b.starts, b.ends = track{}, track{}
+	b.limits, b.active = limits{}, distinct{}
 	change := Change{From: from, To: to, Reason: reason, Opened: b.opened}
 	if to == Open {
 		change.Until = b.until

@@ -58,4 +58,4 @@ func (b *Breaker) shown() State {
 }
 
 // idle says whether nothing would be lost with the circuit.
-func (b *Breaker) idle() bool { return b.state == Closed && b.forced == nil && b.run.failed == 0 }
+func (b *Breaker) idle() bool { return b.state == Closed && b.forced == nil && b.ends.run.failed == 0 }

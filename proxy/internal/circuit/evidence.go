@@ -110,6 +110,49 @@ type run struct {
 	accounts, callers distinct
 }
 
+// track is one side of attempts: how they start, or how they end.
+type track struct {
+	window            window
+	run               run
+	accounts, callers distinct // among the failures of the window
+}
+
+func (t *track) good(length time.Duration, now time.Time) {
+	t.run = run{}
+	t.window.current(length, now).ok++
+}
+
+func (t *track) failed(length time.Duration, direct bool, w who, now time.Time) {
+	current := t.window.current(length, now)
+	current.failed++
+	t.run.failed++
+	if direct {
+		current.direct++
+		t.run.direct++
+	}
+	t.run.accounts.see(w.account, now)
+	t.run.callers.see(w.caller, now)
+	t.accounts.see(w.account, now)
+	t.callers.see(w.caller, now)
+}
+
+// judge says whether a circuit opens, and why; active is the number of callers.
+func (t *track) judge(p Policy, active int, now time.Time) (reason string, bad bool) {
+	spread := p.enoughAccounts(len(t.run.accounts.seen)) && p.enoughCallers(len(t.run.callers.seen), active)
+	if t.run.direct >= p.Consecutive || t.run.failed >= p.Consecutive && spread {
+		return byRun, true
+	}
+	since := now.Add(-p.Window)
+	spread = p.enoughAccounts(t.accounts.since(since)) && p.enoughCallers(t.callers.since(since), active)
+	all, fresh := t.window.sums(p.Window, now)
+	share := func(of func(*bucket) int) bool {
+		// A busy route need not wait until failures outweigh a whole window of
+		// successes: its newest part is enough, with twice the samples.
+		return all.bad(of(&all), p.MinSamples, p.Percent) || fresh.bad(of(&fresh), 2*p.MinSamples, p.Percent)
+	}
+	return byShare, share(func(x *bucket) int { return x.direct }) || spread && share(func(x *bucket) int { return x.failed })
+}
+
 // who is where a sample comes from; zero = unknown.
 type who struct{ account, caller uint64 }
 

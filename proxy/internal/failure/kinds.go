@@ -100,4 +100,5 @@ var kinds = map[string]kind{
 	OutcomeUnknown:      {http.StatusServiceUnavailable, typeServer, time.Second},
 	InstanceMismatch:    {http.StatusConflict, typeServer, time.Second},
 	StoreUnavailable:    {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
+	RouteOpen:           {http.StatusServiceUnavailable, typeServer, time.Second},
 }
