@@ -18,7 +18,7 @@ func (l *Lease) CoolDown(until time.Time, reason string) time.Time {
 	if byHuman(reason) && l.entry.account.Credential != l.account.Credential {
 		return time.Time{}
 	}
-	h := hint{reason: reason, until: until, renews: !l.began.Before(l.entry.cooling[reason].since)}
+	h := hint{reason: reason, until: until, renews: l.began.After(l.entry.cooling[reason].since)}
 	if l.entry.probe == l {
 		l.entry.cooling.probed(rand.Float64(), r.clock.Now()) //nolint:gosec // spreads load
 	}

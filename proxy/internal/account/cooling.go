@@ -188,7 +188,7 @@ func (cs coolDowns) succeeded(began, now time.Time) bool {
 		switch {
 		case byHuman(reason):
 			continue
-		case reason == ReasonConnectFailed, byLimit(reason) && !began.Before(c.since):
+		case reason == ReasonConnectFailed, byLimit(reason) && began.After(c.since):
 			ended = ended || c.runs(now)
 			delete(cs, reason)
 		default:

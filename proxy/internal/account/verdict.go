@@ -80,11 +80,11 @@ func (r *Registry) Eventless(name string) {
 func (r *Registry) hit(now time.Time) (hit, all int) {
 	for _, name := range r.order {
 		e := r.entries[name]
-		if state, _, _ := e.state(now); state == Disabled || state == Unknown {
-			continue
+		recent := e.eventless.recent(now)
+		if state, _, _ := e.state(now); state == Usable || state == Draining || recent {
+			all++
+			hit += one(recent)
 		}
-		all++
-		hit += one(e.eventless.recent(now))
 	}
 	return hit, all
 }
@@ -127,8 +127,8 @@ func (l *Lease) Spent(tokens int64) {
 
 // Observe takes in what an upstream tells of the windows of an account, wherever it
 // told it. The account cools down only if the upstream says that it takes no more
-// turns; not if a turn has gone well since it was said first, because the usage
-// document lags behind.
+// turns; not if a turn has gone well within the last minute, or since it was said
+// first, because the usage document lags behind.
 func (r *Registry) Observe(name string, told Usage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,10 +147,15 @@ func (r *Registry) Observe(name string, told Usage) {
 		e.distrust = false
 		return
 	}
-	if until, _ := e.usage.fullUntil(now); !e.distrust && !until.IsZero() {
+	disproved := e.distrust || !e.succeeded.IsZero() && now.Sub(e.succeeded) < documentLag
+	if until, _ := e.usage.fullUntil(now); !disproved && !until.IsZero() {
 		r.coolDown(e, hint{reason: ReasonQuotaExhausted, until: until})
 	}
 }
+
+// documentLag is how old a good turn may be and still count more than the usage
+// document. If the limit was hit since, the next turn finds out.
+const documentLag = time.Minute
 
 // admitted takes in that an account got a turn. own: it is not the first of its
 // request, which was counted as one already.
