@@ -62,12 +62,14 @@ type Want struct {
 
 // class names all of a want that decides whether an account can be had: of two
 // wants of a class either both can be served or neither. Prefer decides which
-// account it is, the rest decides who is next.
+// account it is, Client and Lane who is next.
 func (w *Want) class() string {
 	tried := slices.Clone(w.Exclude)
 	slices.Sort(tried)
-	// No name of a model or an account holds a zero byte.
-	return w.Model + "\x00" + w.Only + "\x00" + strconv.FormatBool(w.goesOn()) + "\x00" + strings.Join(tried, "\x00")
+	// Quoted, because the model is the client's text: a zero byte in it must not
+	// look like the end of it. No name of an account holds one.
+	flags := strconv.FormatBool(w.goesOn()) + strconv.FormatBool(w.Permit != nil)
+	return strconv.Quote(w.Model) + w.Only + "\x00" + flags + "\x00" + strings.Join(tried, "\x00")
 }
 
 func (w *Want) goesOn() bool { return w.Continues || w.Only != "" || w.Prefer != "" }

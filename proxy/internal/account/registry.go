@@ -56,7 +56,9 @@ type Registry struct {
 	// wakeAt is when an account may become usable by itself while turns wait.
 	wakeAt time.Time
 	wake   clock.Timer
-	view   []Candidate // scratch
+	// view is every account as look saw it, free those of them that have room.
+	view []Candidate
+	free []int
 }
 
 // NewRegistry returns a registry without accounts; see Update.
@@ -151,6 +153,12 @@ func (r *Registry) look(now time.Time) {
 		r.view = append(r.view, r.entries[name].candidate(now, r.cursor))
 	}
 	limitEjections(r.view, r.ejection.percent)
+	r.free = r.free[:0]
+	for i := range r.view {
+		if r.view[i].hasRoom() {
+			r.free = append(r.free, i)
+		}
+	}
 }
 
 // arm sets the timer to the next moment at which a waiter may be served though

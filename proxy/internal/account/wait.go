@@ -182,7 +182,7 @@ func (r *Registry) serveRoom(now time.Time) {
 		return
 	}
 	r.look(now)
-	if slices.ContainsFunc(r.view, func(c Candidate) bool { return c.hasRoom() }) && r.serve(now) {
+	if len(r.free) > 0 && r.serve(now) {
 		r.serveWaiters(now)
 		return
 	}
@@ -196,7 +196,7 @@ func (r *Registry) serve(now time.Time) (pointless bool) {
 	pass := r.room.Begin()
 	for t := pass.Next(); t != nil; t = pass.Next() {
 		usedUp := t.Permit() == nil && r.budgets.refuse(t.Value.want.goesOn(), now) != nil
-		i, found := Pick(r.view, r.strategy, t.Value.want, r.cursor)
+		i, found := r.pick(&t.Value.want)
 		if !found || usedUp {
 			pointless = pointless || usedUp
 			pass.Block(t)
@@ -208,6 +208,15 @@ func (r *Registry) serve(now time.Time) (pointless bool) {
 		r.look(now)
 	}
 	return pointless
+}
+
+// pick is Pick, for when few accounts have room: of many who need something else
+// each costs no more than a look at those.
+func (r *Registry) pick(w *Want) (int, bool) {
+	if !slices.ContainsFunc(r.free, func(i int) bool { return r.view[i].takes(r.strategy, *w) }) {
+		return 0, false
+	}
+	return Pick(r.view, r.strategy, *w, r.cursor)
 }
 
 // grant makes the lease. The permit is the caller's own if it came with it.
