@@ -121,6 +121,7 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 	}
 	p.resetCircuits(rt) // of what the store remembers
 	p.watchSessions()
+	p.watchLanes()
 	p.metrics.WatchAccounts(account.AllStates(), func() []string {
 		states := p.accounts.States()
 		names := make([]string, len(states))
