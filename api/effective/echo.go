@@ -58,7 +58,9 @@ func Echo(c bundle.Circuit) v1alpha1.EffectiveCircuit {
 func echoLanes(bulkheads []bundle.Bulkhead) []v1alpha1.EffectiveLane {
 	list := make([]v1alpha1.EffectiveLane, 0, len(bulkheads))
 	for _, b := range bulkheads[:min(len(bulkheads), v1alpha1.MaxStatusLanes)] {
-		lane := v1alpha1.EffectiveLane{Lane: v1alpha1.Lane(b.Lane), Mode: v1alpha1.BulkheadUnlimited, QueueTimeoutSeconds: narrow(b.QueueTimeoutSeconds)}
+		lane := v1alpha1.EffectiveLane{
+			Lane: v1alpha1.Lane(b.Lane), Mode: v1alpha1.BulkheadUnlimited, QueueTimeoutSeconds: narrow(b.QueueTimeoutSeconds),
+		}
 		if b.MaxConcurrent > 0 {
 			concurrent, queued := narrow(b.MaxConcurrent), narrow(b.MaxQueued)
 			lane.Mode, lane.MaxConcurrent, lane.MaxQueued = v1alpha1.BulkheadLimited, &concurrent, &queued

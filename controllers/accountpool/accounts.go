@@ -11,7 +11,6 @@ import (
 	"github.com/causeway-dev/causeway/api/bundle"
 	apieffective "github.com/causeway-dev/causeway/api/effective"
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
-	"github.com/causeway-dev/causeway/controllers/internal/conditions"
 	"github.com/causeway-dev/causeway/controllers/internal/reports"
 )
 
@@ -178,42 +177,4 @@ func minute(t *metav1.Time) time.Time {
 		up = up.Add(time.Minute)
 	}
 	return up
-}
-
-// setUsable looks only at accounts that shall take turns.
-func setUsable(l *conditions.List, s *v1alpha1.AccountPoolStatus) {
-	const kind = v1alpha1.ConditionUsable
-	n := map[v1alpha1.AccountCondition]int{}
-	enabled, broken := 0, ""
-	for _, a := range s.Accounts {
-		n[a.State]++
-		switch {
-		case a.State == v1alpha1.AccountConditionDisabled || a.State == v1alpha1.AccountConditionDraining:
-			continue
-		case a.State == v1alpha1.AccountConditionUnknown && wanted(a) && broken == "":
-			broken = a.Reason
-		}
-		enabled++
-	}
-	quota, cooling, reauth := n[v1alpha1.AccountConditionQuotaExhausted], n[v1alpha1.AccountConditionCoolingDown], n[v1alpha1.AccountConditionReauthRequired]
-	const none = "No account can take a turn: "
-	switch {
-	case n[v1alpha1.AccountConditionUsable] > 0:
-		l.True(kind, v1alpha1.ReasonAccountsUsable, "At least one account can take a turn.")
-	case enabled == 0:
-		l.False(kind, v1alpha1.ReasonNoAccountEnabled, "No account is enabled.")
-	case quota == 0 && cooling > 0:
-		l.False(kind, v1alpha1.ReasonAllCoolingDown, none+"they cool down; status.accounts says why and until when.")
-	case quota > 0 && reauth == 0:
-		l.False(kind, v1alpha1.ReasonAllCoolingDown, none+"quotas are used up; status.accounts says until when, and how to have them tried sooner.")
-	case quota > 0:
-		l.False(kind, v1alpha1.ReasonAllCoolingDown, none+
-			"quotas are used up and some need a new credential; status.accounts says which and until when.")
-	case reauth > 0:
-		l.False(kind, v1alpha1.ReasonAllReauthRequired, none+"some need a new credential; status.accounts says which and how.")
-	case broken != "" && n[v1alpha1.AccountConditionUnknown] == enabled:
-		l.False(kind, broken, none+"their credentials cannot be used; status.accounts says why.")
-	default:
-		l.Unknown(kind, v1alpha1.ReasonNoReports, "No proxy has reported about these accounts.")
-	}
 }
