@@ -13,6 +13,7 @@ import (
 
 	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
@@ -70,7 +71,7 @@ func outcomeOf(f *failure.Failure) telemetry.Outcome {
 
 // fetchModels asks the upstream on behalf of some account.
 func (s *Server) fetchModels(ctx context.Context, c *call) ([]byte, http.Header, error) {
-	lease, err := s.acquire(ctx, c)
+	lease, err := s.acquire(ctx, c, bulkhead.Background)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,7 +96,7 @@ func (s *Server) fetchModels(ctx context.Context, c *call) ([]byte, http.Header,
 	case len(raw) > maxModels:
 		return nil, nil, failure.New(failure.UpstreamProtocol, "The upstream's list of models is too large.")
 	case res.StatusCode == http.StatusOK:
-		s.accounts.Succeeded(lease.Account().Name)
+		lease.Succeeded()
 		return raw, res.Header, nil
 	default:
 		return nil, nil, s.modelsRefused(lease, res, raw)

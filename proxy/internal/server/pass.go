@@ -17,19 +17,16 @@ import (
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
 )
 
-const (
-	// admissionWait is that of the deadlines' table.
-	admissionWait = 30 * time.Second
-	// copyBuffer is one read of an answer; each is flushed.
-	copyBuffer = 32 << 10
-)
+// copyBuffer is one read of an answer; each is flushed.
+const copyBuffer = 32 << 10
 
-// pass is one request passed through to an account, which it holds until the
-// last byte of the answer.
+// pass is one request passed through to an account. It holds the account and its
+// place in the lane until the client has the last byte of the answer.
 type pass struct {
 	*call
 	server *Server
@@ -52,7 +49,7 @@ func (s *Server) passThrough(c *call) {
 		s.refuse(c, failure.New(failure.NotFound, "The requested path cannot be sent to the upstream."))
 		return
 	}
-	lease, err := s.acquire(c.r.Context(), c)
+	lease, err := s.acquire(c.r.Context(), c, laneOf(c.r.URL.Path))
 	if err != nil {
 		s.refuse(c, failure.From(err))
 		return
@@ -69,15 +66,30 @@ func (s *Server) passThrough(c *call) {
 	p.serve(ctx)
 }
 
-// acquire leases an account for a request that names no model.
-func (s *Server) acquire(ctx context.Context, c *call) (*account.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, admissionWait)
-	defer cancel()
-	lease, err := s.accounts.Acquire(ctx, account.Want{})
+// acquire leases an account for a request that names no model. It waits as long as
+// the lane allows.
+func (s *Server) acquire(ctx context.Context, c *call, lane bulkhead.Lane) (*account.Lease, error) {
+	lease, err := s.accounts.Acquire(ctx, account.Want{Client: c.client, Lane: lane})
 	if err == nil {
 		c.account = lease.Account().Name
 	}
 	return lease, err
+}
+
+// laneOf is the lane of a path that is passed through.
+func laneOf(path string) bulkhead.Lane {
+	rest := strings.Trim(strings.TrimPrefix(path, platformPrefix), "/")
+	first, _, _ := strings.Cut(rest, "/")
+	switch {
+	case first == "images":
+		return bulkhead.Media
+	case rest == "responses/compact":
+		return bulkhead.Compact
+	case first == "models":
+		return bulkhead.Background
+	default:
+		return bulkhead.HTTP
+	}
 }
 
 // upstreamURL keeps the path as the client escaped it, and the query.
@@ -140,7 +152,7 @@ func (p *pass) answered(res *http.Response) error {
 	case res.StatusCode >= http.StatusBadRequest:
 		final = telemetry.OutcomeCallerError
 	default:
-		p.server.accounts.Succeeded(p.account)
+		p.lease.Succeeded()
 	}
 	res.Body = &download{ReadCloser: res.Body, pass: p, final: final}
 	p.idle.reset()

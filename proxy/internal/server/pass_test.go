@@ -163,6 +163,11 @@ func (e *edge) settle(t *testing.T) {
 			t.Errorf("account %s keeps %d leases", s.Name, s.Inflight)
 		}
 	}
+	for _, s := range e.registry.Lanes() {
+		if s.Inflight != 0 {
+			t.Errorf("lane %s keeps %d permits", s.Lane, s.Inflight)
+		}
+	}
 }
 
 func TestPassThroughRefusals(t *testing.T) {

@@ -43,7 +43,6 @@ type Turns interface {
 // Accounts is what the server needs of account.Registry.
 type Accounts interface {
 	Acquire(ctx context.Context, want account.Want) (*account.Lease, error)
-	Succeeded(name string)
 }
 
 // Options of a Server. All fields but Intake are required.
