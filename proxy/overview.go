@@ -27,7 +27,13 @@ func reported(o session.Overview) report.Sessions {
 func reportedAccounts(states []account.State) []report.Account {
 	out := make([]report.Account, len(states))
 	for i, a := range states {
-		out[i] = report.Account{Name: a.Name, State: a.State, Reason: a.Reason, Until: a.Until, Inflight: a.Inflight, Generation: a.Generation}
+		out[i] = report.Account{
+			Name: a.Name, State: a.State, Reason: a.Reason, Since: a.Since, Until: a.Until, NextProbe: a.NextProbe,
+			Inflight: a.Inflight, Generation: a.Generation,
+		}
+		for _, w := range a.Usage {
+			out[i].Usage = append(out[i].Usage, report.Window{Name: w.Name, Length: w.Length, UsedPercent: w.Used, ResetsAt: w.ResetsAt})
+		}
 	}
 	return out
 }
