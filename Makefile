@@ -78,6 +78,10 @@ e2e: demo ## The cluster test
 bench: ## Added latency, CPU and memory, beside nginx in the same run (ARGS="-streams 2000")
 	@hack/test.sh bench $(ARGS)
 
+.PHONY: lab
+lab: ## A stalled account, a greedy client, an upstream that flaps (ARGS="-only flap")
+	@hack/test.sh lab $(ARGS)
+
 ##@ Local cluster
 
 .PHONY: assets

@@ -2,6 +2,7 @@
 # test.sh            Go tests of the whole module with the race detector
 # test.sh clients    the suite that drives real clients (test/clients)
 # test.sh bench ...  the benchmark beside nginx (test/bench), with its flags
+# test.sh lab ...    load with faults (test/lab), with its flags
 #
 # Tests do not vet: `make lint` does, once, instead of once per package.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -82,9 +83,18 @@ bench() {
   bin/bench "$@"
 }
 
+lab() {
+  find_redis
+  mkdir -p bin
+  say "Building the proxy and the lab (the first time takes a minute or two)"
+  go build -ldflags "-s -w -X github.com/causeway-dev/causeway/api/version.Version=$(version)" -o bin/causeway-proxy ./proxy/cmd/proxy
+  go build -o bin/lab ./test/lab
+  bin/lab "$@"
+}
+
 what=${1:-everyday}
 shift || true
 case $what in
-everyday | clients | bench) "$what" "$@" ;;
-*) fail "usage: test.sh [clients|bench]" ;;
+everyday | clients | bench | lab) "$what" "$@" ;;
+*) fail "usage: test.sh [clients|bench|lab]" ;;
 esac
