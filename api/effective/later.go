@@ -23,24 +23,15 @@ type laterField struct {
 // effective deletes its line; the condition FullyEffective follows.
 var later = map[string][]laterField{
 	v1alpha1.KindAccountPool: {
-		{path: "spec.accounts[*].weight"},
-		{path: "spec.accounts[*].priority"},
 		{path: "spec.accounts[*].oauth.clientID"},
 		{path: "spec.accounts[*].oauth.tokenURL"},
-		{path: "spec.accounts[*].limits.requestsPerMinute"},
-		{path: "spec.accounts[*].limits.tokensPerMinute"},
-		{path: "spec.strategy.type", unless: []string{
-			string(v1alpha1.StrategyRoundRobin), string(v1alpha1.StrategyLeastLoaded), string(v1alpha1.StrategySingleAccount),
-		}}, // the others are served as LeastLoaded
 		{path: "spec.capacityScope", unless: []string{string(v1alpha1.CapacityPerReplica)}},
-		{path: "spec.quotas"},
 	},
 	v1alpha1.KindCircuitPolicy: {
 		{path: "spec.retryCircuit.maxAttempts"},
 		{path: "spec.retryCircuit.budgetPercent"},
 		{path: "spec.retryCircuit.retryOn"},
 		{path: "spec.breaker"},
-		{path: "spec.ejection"},
 		{path: "spec.deadlines.callerMaxSeconds"},
 	},
 	v1alpha1.KindBridgePolicy: {

@@ -22,28 +22,23 @@ func TestNotYetEffective(t *testing.T) {
 		obj  any
 		want []string
 	}{
-		"minimal pool":          {minimalPool(), nil},
-		"weight of one account": {pool("accounts: [{name: a}, {name: b, weight: 0}]"), []string{"spec.accounts[*].weight"}},
-		"limits": {
-			pool("accounts: [{name: a, limits: {maxConcurrent: 1, requestsPerMinute: 1, tokensPerMinute: 1}}]"),
-			[]string{"spec.accounts[*].limits.requestsPerMinute", "spec.accounts[*].limits.tokensPerMinute"},
+		"minimal pool": {minimalPool(), nil},
+		"weights, limits and quotas": {
+			pool("accounts: [{name: a, priority: 1, limits: {maxConcurrent: 1, requestsPerMinute: 1, tokensPerMinute: 1}}, {name: b, weight: 0}], " +
+				"quotas: [{name: q}], strategy: {type: FillFirst}"), nil,
 		},
 		"oauth that is not refreshed": {
 			pool("accounts: [{name: a, oauth: {clientID: x, tokenURL: 'https://a.b'}}]"),
 			[]string{"spec.accounts[*].oauth.clientID", "spec.accounts[*].oauth.tokenURL"},
 		},
-		"strategy that works":       {pool("strategy: {type: RoundRobin}"), nil},
-		"strategy SingleAccount":    {pool("strategy: {type: SingleAccount, singleAccount: {accountName: a}}"), nil},
-		"strategy served otherwise": {pool("strategy: {type: FillFirst}"), []string{"spec.strategy.type"}},
-		"PerReplica":                {pool("capacityScope: PerReplica"), nil},
-		"Partitioned":               {pool("capacityScope: Partitioned"), []string{"spec.capacityScope"}},
-		"quotas":                    {pool("quotas: [{name: q}]"), []string{"spec.quotas"}},
+		"PerReplica":  {pool("capacityScope: PerReplica"), nil},
+		"Partitioned": {pool("capacityScope: Partitioned"), []string{"spec.capacityScope"}},
 
 		"deadlines": {circuit("deadlines: {connectSeconds: 1, callerMaxSeconds: 1}"), []string{"spec.deadlines.callerMaxSeconds"}},
 		"bulkheads": {circuit("bulkheads: [{lane: HTTP, maxConcurrent: 1, maxQueued: 0}, {lane: Media, mode: Unlimited}]"), nil},
 		"circuits": {
 			circuit("retryCircuit: {failureThreshold: 3, maxAttempts: 3, budgetPercent: 10, retryOn: [Status429]}, breaker: {}, quarantine: {}, ejection: {}"),
-			[]string{"spec.retryCircuit.maxAttempts", "spec.retryCircuit.budgetPercent", "spec.retryCircuit.retryOn", "spec.breaker", "spec.ejection"},
+			[]string{"spec.retryCircuit.maxAttempts", "spec.retryCircuit.budgetPercent", "spec.retryCircuit.retryOn", "spec.breaker"},
 		},
 
 		"minimal bridge": {bridge(t, ""), nil},
@@ -83,7 +78,7 @@ func TestNotYetEffectiveOfFullManifests(t *testing.T) {
 			}
 		}
 	}
-	for kind, least := range map[string]int{v1alpha1.KindAccountPool: 7, v1alpha1.KindCircuitPolicy: 6, v1alpha1.KindBridgePolicy: 4} {
+	for kind, least := range map[string]int{v1alpha1.KindAccountPool: 2, v1alpha1.KindCircuitPolicy: 5, v1alpha1.KindBridgePolicy: 4} {
 		if got[kind] < least {
 			t.Errorf("%s: %d fields, want at least %d: a path of the table names no field", kind, got[kind], least)
 		}

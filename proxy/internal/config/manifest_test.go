@@ -173,7 +173,7 @@ func TestManifestWarnings(t *testing.T) {
 		{"no password of the store", edited(t, "bridge.yaml", "  clients:\n", "  store: {type: Redis, redis: {addresses: ['a:1'], authSecretRef: {name: redis, key: x}}}\n  clients:\n"),
 			"bridge.yaml: BridgePolicy/chat: the store has no password (SecretNotFound): spec.store.redis.authSecretRef: Secret redis does not exist"},
 		{"open to all", edited(t, "bridge.yaml", "    keysSecretRef:\n      name: clients", "    mode: Open"), "spec.clients.mode is Open"},
-		{"a field of later", edited(t, "pool.yaml", "  - name: first", "  - weight: 5\n    name: first"), "AccountPool/team: spec.accounts[*].weight is accepted and not yet effective"},
+		{"a field of later", edited(t, "bridge.yaml", "  clients:\n", "  rollout: {type: BlueGreen}\n  clients:\n"), "BridgePolicy/chat: spec.rollout is accepted and not yet effective"},
 		{"a reset that cannot be used", edited(t, "bridge.yaml", "  name: chat\n", "  name: chat\n  annotations: {causeway.dev/reset-circuits: '"+canary+" now'}\n"),
 			"bridge.yaml: BridgePolicy/chat: annotation causeway.dev/reset-circuits must be"},
 		{"another kind", edited(t, "clients.yaml", "apiVersion: v1\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n---\napiVersion: v1\n"),
