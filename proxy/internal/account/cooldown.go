@@ -31,8 +31,8 @@ func (l *Lease) CoolDown(until time.Time, reason string) time.Time {
 // of the circuit's ejection. All but those of quotas and closed accounts double
 // with each such incident since the last success, up to a minute for a rate limit
 // and to the ejection's maximum else. A running cool-down of the same reason is
-// never shortened. Limits of more than ten minutes are probed: see Want. Turns that
-// wait are judged anew. An unknown name is ignored: the account may just have been
+// never shortened. Limits of more than ten minutes are probed by one turn from time
+// to time. Turns that wait are judged anew. An unknown name is ignored: the account may just have been
 // removed.
 func (r *Registry) CoolDown(name string, until time.Time, reason string) {
 	r.mu.Lock()
@@ -70,8 +70,9 @@ func (r *Registry) CoolDowns() []CoolDownOf {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	var list []CoolDownOf
-	for _, name := range r.order {
-		for reason, c := range r.entries[name].cooling {
+	// Also of an account that was just removed here: siblings may still have it.
+	for name, e := range r.entries {
+		for reason, c := range e.cooling {
 			if c.runs(now) && shared(reason) {
 				list = append(list, CoolDownOf{name, reason, c.until})
 			}

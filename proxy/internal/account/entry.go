@@ -38,6 +38,7 @@ type entry struct {
 	// succeeded is when a turn went well last.
 	succeeded time.Time
 	lacks     []lack
+	permits   permits
 }
 
 // lack is a model that the upstream does not serve on an account.
@@ -61,13 +62,14 @@ func (e *entry) apply(a bundle.Account, c bundle.Credential) {
 }
 
 // limit sets what this replica may spend of the account's limits. A Shared
-// maxConcurrent is counted elsewhere; limits per minute never are.
+// maxConcurrent is leased (see permits); limits per minute never are.
 func (e *entry) limit(scope string, share Share, now time.Time) {
 	if scope == scopePerReplica || scope == "" {
 		share = Share{}
 	}
 	e.requests.setLimit(share.Of(int64(e.written.RequestsPerMinute)), now)
 	e.tokens.setLimit(share.Of(int64(e.written.TokensPerMinute)), now)
+	e.permits.share = int(share.Of(int64(e.written.MaxConcurrent)))
 	if scope == scopePartitioned {
 		e.account.MaxConcurrent = int(share.Of(int64(e.written.MaxConcurrent)))
 	}
@@ -77,6 +79,7 @@ func (e *entry) limit(scope string, share Share, now time.Time) {
 const (
 	scopePerReplica  = "PerReplica"
 	scopePartitioned = "Partitioned"
+	scopeShared      = "Shared"
 )
 
 // probeEnded gives the probe back if nothing else has ended it: the turn said
@@ -96,7 +99,7 @@ func (e *entry) candidate(now time.Time, cursor uint64) Candidate {
 		Name: e.account.Name, Inflight: e.inflight, MaxConcurrent: e.account.MaxConcurrent, NotBefore: e.notBefore(now),
 		Models: e.written.Models, Lacks: e.lacking(now), Weight: e.written.Weight, Priority: e.written.Priority,
 		Tier: e.health.tier(now), Pressed: e.health.pressed, Trial: e.health.due(now) && !e.health.pressed,
-		LongUsed: sum.long, Reset: sum.longReset, Idle: never,
+		LongUsed: sum.long, Reset: sum.longReset, Idle: never, Full: e.permits.used(e.inflight),
 	}
 	if c.Reset.IsZero() {
 		c.Reset = sum.shortReset

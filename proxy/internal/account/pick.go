@@ -20,6 +20,9 @@ type Candidate struct {
 	Inflight int
 	// MaxConcurrent 0 = unlimited.
 	MaxConcurrent int
+	// Full: what this replica may run of it runs, though the account may have room
+	// for other replicas.
+	Full bool
 	// NotBefore is when a limit per minute lets the next turn through; zero = now.
 	NotBefore time.Time
 	// Models is the allow-list; empty = all. Lacks are models that the upstream
@@ -100,12 +103,12 @@ func Pick(view []Candidate, s Strategy, w Want, cursor uint64) (int, bool) {
 
 // rank orders accounts by all that comes before the strategy; lower is better.
 func (s Strategy) rank(c *Candidate, w Want) int {
-	retry := len(w.Exclude) > 0
+	retry, due := len(w.Exclude) > 0, c.Trial && s.tier(c) == Probing
 	digits := [...]int{
 		one(c.Probe && retry), // better anything than to fail twice
 		one(c.Weight == 0),
 		c.Priority,
-		one(retry || !c.Probe && !(c.Trial && s.tier(c) == Probing)),
+		one(retry || !c.Probe && !due),
 		int(s.tier(c)),
 	}
 	rank := 0
@@ -158,7 +161,7 @@ func (c *Candidate) serves() bool {
 }
 
 func (c *Candidate) hasRoom() bool {
-	return c.NotBefore.IsZero() && (c.MaxConcurrent == 0 || c.Inflight < c.MaxConcurrent)
+	return c.NotBefore.IsZero() && !c.Full && (c.MaxConcurrent == 0 || c.Inflight < c.MaxConcurrent)
 }
 
 func (c *Candidate) allows(model string) bool {

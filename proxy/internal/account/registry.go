@@ -48,6 +48,8 @@ type Registry struct {
 	// capacity says how the limits of accounts are divided: pool.capacityScope.
 	capacity string
 	budgets  budgets
+	// short is told of turns that wait for a permit; nil = permits are not leased.
+	short func()
 	// wish is the last reset that was asked for.
 	wish string
 	// room has the lanes and who waits. Between two calls none of them could be
@@ -101,6 +103,7 @@ func (r *Registry) Update(rt *config.Runtime) {
 		}
 		e.apply(a, rt.Credentials.Accounts[a.Name])
 		e.limit(pool.CapacityScope, r.shares.now, now)
+		e.permits.need(r.short != nil && pool.CapacityScope == scopeShared && a.MaxConcurrent > 0)
 		r.order = append(r.order, a.Name)
 	}
 	for name, e := range r.entries {
@@ -114,6 +117,7 @@ func (r *Registry) Update(rt *config.Runtime) {
 	r.reset(pool.CooldownReset())
 	r.limitLanes(rt.Bundle.Circuit.Bulkheads)
 	r.serveWaiters(now)
+	r.askPermits()
 }
 
 // limitLanes sets the limits of all lanes. A bundle lists them all; one that an

@@ -105,6 +105,7 @@ func (r *Registry) queue(w Want, now time.Time) (outcome, *ticket) {
 	}
 	waiting.timer = r.clock.AfterFunc(r.room.Limits(w.Lane).QueueTimeout, func() { r.expire(t) })
 	r.arm(now)
+	r.askPermits()
 	return outcome{}, t
 }
 

@@ -313,6 +313,32 @@ func (r *Room[V]) Sweep(pointless func(*Ticket[V]) bool) []*Ticket[V] {
 	return out
 }
 
+// Demand calls each for every class of which some wait for more than their lane:
+// with one of them, and how many they are.
+func (r *Room[V]) Demand(each func(one *Ticket[V], count int)) {
+	type of struct {
+		one   *Ticket[V]
+		count int
+	}
+	byClass := make(map[*class]of, len(r.classes))
+	for e := r.line.Front(); e != nil; e = e.Next() {
+		for _, g := range clientAt[V](e).groups {
+			if !g.underWay && !r.lanes[g.lane].hasRoom() {
+				continue
+			}
+			d := byClass[g.class]
+			if d.count == 0 {
+				d.one = ticketAt[V](g.tickets.Front())
+			}
+			d.count += g.tickets.Len()
+			byClass[g.class] = d
+		}
+	}
+	for _, d := range byClass {
+		each(d.one, d.count)
+	}
+}
+
 func (c *client[V]) drop(g *group[V]) {
 	for i := range c.groups {
 		if c.groups[i] == g {

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
 
@@ -15,18 +16,18 @@ type Permits interface {
 	LeasePermits(ctx context.Context, me store.Holder, asks []store.Ask, life time.Duration) []store.Grant
 }
 
-// NoLease is the limit of an account without a lease: the registry allows itself
-// what a replica may use that hears of no other.
-const NoLease = -1
+// noLease is the number of permits of an account without a lease: the registry
+// allows itself what a replica may use that hears of no other.
+const noLease = -1
 
-// Accounts are those of this replica. Its methods take a lock for a moment.
+// Accounts are those of this replica; account.Registry is one.
 type Accounts interface {
 	// Loads lists the accounts whose limits are shared.
-	Loads() []Load
-	// SetLimit says how many turns may run on an account, NoLease = as without a
-	// lease, and returns how many run. More than that may run on until they end, but
-	// no new one begins.
-	SetLimit(name string, limit int) (inflight int)
+	Loads() []account.Load
+	// SetPermits says how many turns may run on an account, below 0 = as without a
+	// lease, and returns how many run. More may run on until they end, but no new
+	// one begins.
+	SetPermits(name string, count int) (inflight int)
 }
 
 // CapacityOptions are the settings of a Capacity.
@@ -147,9 +148,12 @@ func (c *Capacity) ask(ctx context.Context) (again bool) {
 			failed = g.Err
 		default:
 			limit, taken := c.demands[name].granted(asks[i], g, now)
-			c.options.Accounts.SetLimit(name, limit)
+			c.options.Accounts.SetPermits(name, limit)
 			again = again || taken
 		}
+	}
+	if failed != nil && ctx.Err() != nil {
+		return false // the process stops
 	}
 	c.judge(failed)
 	return again && failed == nil
@@ -174,7 +178,7 @@ func (c *Capacity) judge(err error) {
 	now, ended := c.options.Instant(), false
 	for name, d := range c.demands {
 		if d.lost(now) {
-			c.options.Accounts.SetLimit(name, NoLease)
+			c.options.Accounts.SetPermits(name, noLease)
 			ended = true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
 
@@ -61,19 +62,19 @@ func newSite(name string, g *gauge, share int) *site {
 	return &site{name: name, gauge: g, limit: g.limit, share: share, wake: func() {}}
 }
 
-func (s *site) Loads() []Load {
+func (s *site) Loads() []account.Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.limit == 0 {
 		return nil
 	}
-	return []Load{{Name: "a", Limit: s.limit, Allowed: s.allowed, Inflight: s.inflight, Waiting: s.waiting.Len()}}
+	return []account.Load{{Name: "a", Limit: s.limit, Allowed: s.allowed, Inflight: s.inflight, Waiting: s.waiting.Len()}}
 }
 
-func (s *site) SetLimit(_ string, limit int) int {
+func (s *site) SetPermits(_ string, limit int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.allowed, s.leased = limit, limit != NoLease
+	s.allowed, s.leased = limit, limit != noLease
 	if !s.leased {
 		s.allowed = s.share
 	}
@@ -367,6 +368,22 @@ func TestAStoreThatWasNeverThereLeavesTheShare(t *testing.T) {
 		leasing(s, b, &log).Once(t.Context())
 		if n, leased := s.state(); n != 3 || leased {
 			t.Errorf("%d, leased %t", n, leased)
+		}
+	})
+}
+
+func TestAStopInTheMiddleOfAnAskIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &flaky{Permits: store.NewMemory(time.Now), silent: true}
+		s := newSite("p0", newGauge(9), 3)
+		var log logged
+		c := leasing(s, b, &log)
+		c.options.Failed = func() { t.Error("counted") }
+		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		defer cancel()
+		c.Once(ctx)
+		if n, _ := s.state(); n != 0 || log.lines()[0] != "" {
+			t.Errorf("%d, %q", n, log.lines())
 		}
 	})
 }

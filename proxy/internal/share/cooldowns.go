@@ -4,23 +4,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/account"
 )
 
-// maxLength bounds a cool-down that is learned, as account.MaxCoolDown does.
-const maxLength = 7 * 24 * time.Hour
-
-// CoolDown is one that runs: an account is left alone for a reason.
-type CoolDown struct {
-	Account, Reason string
-	Until           time.Time
-}
-
-// Cooler holds the cool-downs of this replica. Those that it lists, and no others,
+// Cooler holds the cool-downs of this replica; account.Registry is one. Those that it lists, and no others,
 // are shared: they must be about the account, not about the way of this replica to
 // it, nor about a credential that siblings may not have.
 type Cooler interface {
 	// CoolDowns lists the shared cool-downs that run.
-	CoolDowns() []CoolDown
+	CoolDowns() []account.CoolDownOf
 	// SwapCoolDown replaces the end of a cool-down, if it still is was; zero times
 	// stand for none. It says whether it did: not if it is another by now, or if
 	// there is no such account.
@@ -51,7 +44,7 @@ func (c *CoolDowns) Learn(items []Item, now time.Time) {
 	for _, item := range items {
 		s, ok := parseStamp(string(item.Value))
 		if _, _, named := splitName(item.Name); ok && named {
-			told[item.Name] = fact{s, now.Add(min(item.Left, maxLength))}
+			told[item.Name] = fact{s, now.Add(min(item.Left, account.MaxCoolDown))}
 		}
 	}
 	local := map[string]time.Time{}
@@ -70,8 +63,8 @@ func (c *CoolDowns) Learn(items []Item, now time.Time) {
 func (c *CoolDowns) settle(name string, local time.Time, told *fact, now time.Time) {
 	next := settle(c.facts[name], local, told, c.me, now)
 	if until := next.until(now); !same(until, local, now) {
-		account, reason, _ := splitName(name)
-		if !c.cooler.SwapCoolDown(account, reason, local, until) {
+		of, reason, _ := splitName(name)
+		if !c.cooler.SwapCoolDown(of, reason, local, until) {
 			return // there is news, which the next exchange will see, or no such account
 		}
 	}

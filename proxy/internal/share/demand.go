@@ -3,20 +3,9 @@ package share
 import (
 	"time"
 
+	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
-
-// Load is how busy an account is here.
-type Load struct {
-	Name string
-	// Limit is how many turns may run on it in all replicas together.
-	Limit int
-	// Allowed is how many may run here now: what was leased, or what the registry
-	// allows itself without a lease.
-	Allowed int
-	// Inflight turns run here, Waiting ones would if there was room.
-	Inflight, Waiting int
-}
 
 // Settings of a demand.
 const (
@@ -46,7 +35,7 @@ type demand struct {
 }
 
 // ask is what to say of a load. What may be used before the answer is kept.
-func (d *demand) ask(l Load, now time.Duration) store.Ask {
+func (d *demand) ask(l account.Load, now time.Duration) store.Ask {
 	need := l.Inflight + l.Waiting
 	if need >= d.peak || now-d.at >= linger {
 		d.peak, d.at = need, now

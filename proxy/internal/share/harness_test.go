@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
 
+	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
 
@@ -32,26 +33,26 @@ func newCooler(now func() time.Time) *cooler {
 	return &cooler{now: now, until: map[string]time.Time{}}
 }
 
-func (c *cooler) CoolDowns() []CoolDown {
+func (c *cooler) CoolDowns() []account.CoolDownOf {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []CoolDown
-	for name, until := range c.until {
-		account, reason, _ := splitName(name)
+	var all []account.CoolDownOf
+	for key, until := range c.until {
+		name, reason, _ := splitName(key)
 		if until.After(c.now()) {
-			all = append(all, CoolDown{account, reason, until})
+			all = append(all, account.CoolDownOf{Account: name, Reason: reason, Until: until})
 		}
 	}
 	return all
 }
 
-func (c *cooler) SwapCoolDown(account, reason string, was, until time.Time) bool {
+func (c *cooler) SwapCoolDown(name, reason string, was, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.accounts) > 0 && !slices.Contains(c.accounts, account) {
+	if len(c.accounts) > 0 && !slices.Contains(c.accounts, name) {
 		return false
 	}
-	is := c.until[joinName(account, reason)]
+	is := c.until[joinName(name, reason)]
 	if !is.After(c.now()) {
 		is = time.Time{}
 	}
@@ -59,7 +60,7 @@ func (c *cooler) SwapCoolDown(account, reason string, was, until time.Time) bool
 		return false
 	}
 	c.swaps++
-	c.until[joinName(account, reason)] = until
+	c.until[joinName(name, reason)] = until
 	return true
 }
 

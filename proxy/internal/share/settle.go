@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/account"
 )
 
 // stamp identifies what is said of one cool-down, wherever it is told. Of two
@@ -143,7 +145,7 @@ func parseStamp(text string) (stamp, bool) {
 	seq, err := strconv.ParseUint(fields[0], 10, 64)
 	length, err2 := strconv.ParseInt(fields[2], 10, 64)
 	kind := fields[1]
-	if err != nil || err2 != nil || seq == 0 || seq > maxSeq || length < 0 || length > int64(maxLength/time.Millisecond) ||
+	if err != nil || err2 != nil || seq == 0 || seq > maxSeq || length < 0 || length > int64(account.MaxCoolDown/time.Millisecond) ||
 		kind != "cooling" && kind != "cleared" {
 		return stamp{}, false
 	}

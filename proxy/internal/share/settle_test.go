@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
 
@@ -98,7 +99,7 @@ func FuzzStamp(f *testing.F) {
 	f.Add("01 cooling 1 a")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, ok := parseStamp(text)
-		if ok && (s.String() != text || s.seq == 0 || s.length < 0 || s.length > maxLength) {
+		if ok && (s.String() != text || s.seq == 0 || s.length < 0 || s.length > account.MaxCoolDown) {
 			t.Errorf("%q is read as %+v", text, s)
 		}
 	})

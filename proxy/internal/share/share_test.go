@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
 
@@ -228,7 +229,7 @@ func TestALearnedCoolDownIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settle(t)
-	if got := w.coolers[0].left(quota); got != maxLength {
+	if got := w.coolers[0].left(quota); got != account.MaxCoolDown {
 		t.Errorf("%s", got)
 	}
 }
