@@ -123,7 +123,7 @@ func (p Policy) openFor(n int, salt uint64) time.Duration {
 		d *= 2
 	}
 	d = min(d, p.MaxOpen)
-	f := jitter * (2*unit(salt, uint64(max(0, n))) - 1) //nolint:gosec // n is not negative
+	f := jitter * (2*unit(salt, uint64(max(0, n))) - 1)
 	off := time.Duration(float64(d) * f)
 	if d+off > p.MaxOpen {
 		off = -off // a clamp would bring replicas into step again

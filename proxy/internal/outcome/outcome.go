@@ -145,7 +145,7 @@ func (k Kind) String() string {
 func Kinds() []Kind {
 	all := make([]Kind, kinds)
 	for i := range all {
-		all[i] = Kind(i) //nolint:gosec // fewer than 256
+		all[i] = Kind(i)
 	}
 	return all
 }
