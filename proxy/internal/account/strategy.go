@@ -92,11 +92,11 @@ func (s Strategy) weighted(view []Candidate, among iter.Seq[int], cursor uint64)
 	last := -1
 	for i := range among {
 		last = i
-		if part := view[i].share(); point < part {
+		part := view[i].share()
+		if point < part {
 			break
-		} else {
-			point -= part
 		}
+		point -= part
 	}
 	return last
 }
@@ -108,9 +108,9 @@ const inflightPenalty = 40
 // share is the part of new turns that an account should get, never 0. An account
 // whose use is not known counts as unused.
 func (c *Candidate) share() uint64 {
-	left := uint64(max(1, 10*(fullPercent-max(c.LongUsed, 0))))                                // per mille
-	weight := uint64(max(c.Weight, 1))                                                         //nolint:gosec // at least 1
-	return max(1, weight*left*1000*inflightPenalty/uint64(inflightPenalty+max(c.Inflight, 0))) //nolint:gosec // not negative
+	left := uint64(max(1, 10*(fullPercent-max(c.LongUsed, 0)))) // per mille
+	weight := uint64(max(c.Weight, 1))
+	return max(1, weight*left*1000*inflightPenalty/uint64(inflightPenalty+max(c.Inflight, 0)))
 }
 
 // draw is a number that differs by name and by replica.
