@@ -91,6 +91,7 @@ type process struct {
 	bridge   *bridge.Bridge
 	server   *server.Server
 	serving  atomic.Bool
+	watch    *server.Health
 	peers    *peers // nil = there are none
 	// reset is the last value under which circuits were closed. After the start
 	// it belongs to follow.
@@ -119,6 +120,7 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 	if err := p.receive(); err != nil {
 		return nil, err
 	}
+	p.watch = p.health(shared)
 	p.resetCircuits(rt) // of what the store remembers
 	p.watchSessions()
 	p.watchLanes()
@@ -131,43 +133,6 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 		return names
 	})
 	return p, nil
-}
-
-// checks are the conditions of readiness. A proxy whose accounts all cool down
-// is ready: it alone can tell its clients for how long.
-func (p *process) checks() []server.Check {
-	draining := server.Check{Name: "draining", OK: !p.server.Draining()}
-	if !draining.OK {
-		draining.Reason = "the proxy is stopping"
-	}
-	listener := server.Check{Name: "listener", OK: p.serving.Load()}
-	if !listener.OK {
-		listener.Reason = "the data port is not open"
-	}
-	accounts := server.Check{Name: "accounts"}
-	states := p.accounts.States()
-	accounts.OK = len(states) == 0
-	for _, s := range states {
-		accounts.OK = accounts.OK || canServe(s.State)
-	}
-	if !accounts.OK {
-		accounts.Reason = "no account is enabled and has a credential"
-	}
-	// A refused change is no reason to stop serving what was valid before.
-	current := server.Check{Name: "config", OK: true}
-	if r := p.rejected.Load(); r != nil {
-		current.Reason = "the newest configuration was refused (" + r.Reason + "); the one before is served"
-	}
-	return []server.Check{current, accounts, listener, draining}
-}
-
-func canServe(state string) bool {
-	switch state {
-	case account.Usable, account.CoolingDown, account.QuotaExhausted, account.ReauthRequired:
-		return true
-	default:
-		return false
-	}
 }
 
 // inPod says whether Kubernetes sends this process its clients.

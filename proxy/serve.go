@@ -45,7 +45,7 @@ func (p *process) listen(ctx context.Context) (*ports, error) {
 	return &ports{
 		data: p.server.Listener(data), ops: ops, dataServer: p.server.HTTPServer(), peers: p.peers, failed: make(chan error, 3),
 		opsServer: server.Ops{Version: version.Version, Metrics: p.metrics.Handler(), Started: p.serving.Load,
-			Checks: p.checks, Sessions: p.bridge, Logger: p.log}.HTTPServer(),
+			Health: p.watch, Sessions: p.bridge, Logger: p.log}.HTTPServer(),
 	}, nil
 }
 
@@ -75,6 +75,8 @@ func (p *process) run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	p.startReport(background, &tasks)
 	tasks.Go(func() { p.follow(background) })
+	p.watch.Begin(ctx)
+	tasks.Go(func() { p.watch.Run(background) })
 	if p.peers != nil {
 		tasks.Go(func() { p.followPeers(background) })
 	}

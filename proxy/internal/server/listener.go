@@ -51,7 +51,11 @@ type listener struct {
 
 // Listener puts the data port's bounds around l. HTTPServer is to serve it.
 func (s *Server) Listener(l net.Listener) net.Listener {
-	return newListener(l, maxConnections, spareIdle, s.log)
+	limit := connections()
+	if limit < maxConnections {
+		s.log.Warn("The limit of open files bounds the connections of clients", "limit", limit)
+	}
+	return newListener(l, limit, spareIdle, s.log)
 }
 
 func newListener(l net.Listener, limit int, idle time.Duration, log *slog.Logger) *listener {
@@ -131,6 +135,10 @@ func (l *listener) turnAway(raw net.Conn) {
 	l.leaving.Go(func() {
 		defer func() { <-l.away }()
 		defer func() { _ = raw.Close() }()
+		_ = raw.SetDeadline(time.Now().Add(farewell))
+		if _, err := raw.Read(make([]byte, 1)); err != nil {
+			return // an answer to nothing confuses clients
+		}
 		say(raw, failure.New(failure.BulkheadFull, "This proxy has as many connections as it can serve; come back later.",
 			failure.Scope("listener"), failure.After(time.Second)))
 		// What the client is still writing would otherwise reset the connection

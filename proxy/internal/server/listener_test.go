@@ -2,12 +2,12 @@ package server
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -71,7 +71,7 @@ func (c *raw) answer() reply {
 // over waits until the server has ended the connection.
 func (c *raw) over() {
 	c.t.Helper()
-	if n, err := io.Copy(io.Discard, c.r); n > 0 || errors.Is(err, context.DeadlineExceeded) {
+	if n, err := io.Copy(io.Discard, c.r); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		c.t.Fatalf("%d more bytes, %v", n, err)
 	}
 }
@@ -204,12 +204,15 @@ func TestB106_OnlyIdleConnectionsMakeRoom(t *testing.T) {
 	busy := e.dial(t)
 	busy.send(post(turnBody, len(turnBody)))
 	running.Wait()
-	first, second := e.dial(t), e.dial(t)
-	for _, c := range []*raw{first, second} {
+	var idle []*raw
+	for n := range 2 {
+		c := e.dial(t)
 		c.send(get("/v1/x"))
 		c.answer()
+		awaitIdle(t, e, n+1)
+		idle = append(idle, c)
 	}
-	awaitIdle(t, e, 2)
+	first, second := idle[0], idle[1]
 	third := e.dial(t)
 	third.send(get("/v1/x"))
 	if got := third.answer(); got.StatusCode != http.StatusOK {
@@ -279,11 +282,14 @@ func TestClosingAFullListenerEndsItsFarewells(t *testing.T) {
 		_, err := l.Accept()
 		accepted <- err
 	}()
-	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", inner.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	var c net.Conn
+	for range 2 { // one says nothing, and is told nothing
+		if c, err = new(net.Dialer).DialContext(t.Context(), "tcp", inner.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
 	}
-	defer c.Close()
+	_, _ = io.WriteString(c, "GET")
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != http.StatusServiceUnavailable {
 		t.Fatal(err)
 	} else {

@@ -16,14 +16,6 @@ const (
 	opsIdleTimeout  = 2 * time.Minute
 )
 
-// Check is one condition of readiness.
-type Check struct {
-	Name string `json:"name"`
-	OK   bool   `json:"ok"`
-	// Reason says what is missing; empty for a check that holds.
-	Reason string `json:"reason,omitempty"`
-}
-
 // Ops is what the ops port shows.
 type Ops struct {
 	Version string
@@ -31,8 +23,8 @@ type Ops struct {
 	Metrics http.Handler
 	// Started says whether the data port is being served.
 	Started func() bool
-	// Checks are asked at each look at /readyz. They answer from memory.
-	Checks func() []Check
+	// Health answers /livez and /readyz.
+	Health *Health
 	// Sessions are shown below /admin/v1/sessions.
 	Sessions Sessions
 	Logger   *slog.Logger
@@ -54,9 +46,14 @@ func (o Ops) HTTPServer() *http.Server {
 
 func (o Ops) handler() http.Handler {
 	mux := http.NewServeMux()
-	// Alive is who answers: a process whose dependencies fail is not healed by
-	// being restarted.
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
+	// A process whose dependencies fail is not healed by being restarted.
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		if !o.Health.Alive() {
+			plain(w, http.StatusServiceUnavailable, "stuck: turns cannot get on")
+			return
+		}
+		plain(w, http.StatusOK, "ok")
+	})
 	mux.HandleFunc("GET /startupz", func(w http.ResponseWriter, _ *http.Request) {
 		if !o.Started() {
 			plain(w, http.StatusServiceUnavailable, "starting")
@@ -76,19 +73,22 @@ func (o Ops) handler() http.Handler {
 
 // ready answers in one word, or with ?verbose with the list of checks.
 func (o Ops) ready(w http.ResponseWriter, r *http.Request) {
-	checks := o.Checks()
+	ready, checks := o.Health.Report()
 	status, word := http.StatusOK, "ok"
-	for _, c := range checks {
-		if !c.OK {
-			status, word = http.StatusServiceUnavailable, "not ready: "+c.Name
-			break
+	if !ready {
+		status = http.StatusServiceUnavailable
+		for _, c := range checks {
+			if c.State == Down && c.Severity == blocking {
+				word = "not ready: " + c.Name
+				break
+			}
 		}
 	}
 	if !r.URL.Query().Has("verbose") {
 		plain(w, status, word)
 		return
 	}
-	writeJSON(w, status, map[string]any{"ready": status == http.StatusOK, "checks": checks})
+	writeJSON(w, status, map[string]any{"ready": ready, "checks": checks})
 }
 
 func plain(w http.ResponseWriter, status int, text string) {

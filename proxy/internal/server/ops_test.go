@@ -13,15 +13,13 @@ import (
 )
 
 func TestOps(t *testing.T) {
-	started, ready := false, false
+	started := false
+	accounts := Finding{Down, "no account"}
+	health := NewHealth(quietLogger, func() {},
+		Probe{Name: "config", Instant: true, Look: func(context.Context) Finding { return Finding{Condition: OK} }},
+		Probe{Name: "accounts", Instant: true, Look: func(context.Context) Finding { return accounts }})
 	o := Ops{
-		Version: "v9", Metrics: telemetry.NewMetrics("v9").Handler(), Logger: quietLogger, Started: func() bool { return started },
-		Checks: func() []Check {
-			if ready {
-				return []Check{{Name: "config", OK: true}}
-			}
-			return []Check{{Name: "config", OK: true}, {Name: "accounts", Reason: "no account"}}
-		},
+		Version: "v9", Metrics: telemetry.NewMetrics("v9").Handler(), Logger: quietLogger, Started: func() bool { return started }, Health: health,
 	}
 	s := httptest.NewUnstartedServer(nil)
 	s.Config = o.HTTPServer()
@@ -46,8 +44,8 @@ func TestOps(t *testing.T) {
 	get("/livez", 200, "ok")
 	get("/startupz", 503, "starting")
 	get("/readyz", 503, "not ready: accounts")
-	get("/readyz?verbose", 503, `{"name":"accounts","ok":false,"reason":"no account"}`)
-	started, ready = true, true
+	get("/readyz?verbose", 503, `{"name":"accounts","ok":false,"state":"down","severity":"blocking","age_ms":0,"reason":"no account"}`)
+	started, accounts = true, Finding{Condition: OK}
 	get("/startupz", 200, "ok")
 	get("/readyz", 200, "ok")
 	get("/readyz?verbose", 200, `"ready":true`)

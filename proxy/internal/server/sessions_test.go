@@ -43,7 +43,7 @@ func views(n int) []session.View {
 func ask(t *testing.T, s stage, method, path string) (int, string) {
 	t.Helper()
 	o := Ops{Metrics: telemetry.NewMetrics("v").Handler(), Logger: quietLogger, Started: func() bool { return true },
-		Checks: func() []Check { return nil }, Sessions: s}
+		Health: NewHealth(quietLogger, func() {}), Sessions: s}
 	w := httptest.NewRecorder()
 	o.HTTPServer().Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
 	raw, err := io.ReadAll(w.Body)
