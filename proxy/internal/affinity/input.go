@@ -65,6 +65,8 @@ type Facts struct {
 	Store bool
 	// Generate is false for a prewarm.
 	Generate bool
+	// Media: the model is made to draw, which is slow to begin and large.
+	Media bool
 	// Files are the uploaded files that it refers to.
 	Files []string
 	Input Input
@@ -90,6 +92,8 @@ func Read(body []byte) Facts {
 			f.Store = value.Type != gjson.False
 		case "generate":
 			f.Generate = value.Type != gjson.False
+		case "tool_choice":
+			f.Media = value.Get("type").Str == "image_generation"
 		case "input":
 			f.Input = readInput(value)
 		}

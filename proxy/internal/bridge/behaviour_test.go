@@ -41,11 +41,11 @@ func TestEarlyFailuresKeepTheirStatus(t *testing.T) {
 		"not found":               {upstream.Fault{Action: upstream.ActErrorFrame, Status: 404, Code: "model_not_found"}, 404, "model_not_found", ""},
 		"too large is a 400":      {upstream.Fault{Action: upstream.ActErrorFrame, Status: 413, Code: "too_large"}, 400, "too_large", ""},
 		"limit with a hint":       {upstream.Fault{Action: upstream.ActErrorFrame, Status: 429, Code: "rate_limit_exceeded", Headers: map[string]string{"retry-after": "7"}}, 429, "rate_limit_exceeded", "7"},
-		"limit without a hint":    {upstream.Fault{Action: upstream.ActErrorFrame, Status: 429, Code: "rate_limit_exceeded"}, 429, "rate_limit_exceeded", "5"},
+		"limit without a hint":    {upstream.Fault{Action: upstream.ActErrorFrame, Status: 429, Code: "rate_limit_exceeded"}, 429, "rate_limit_exceeded", "2"},
 		"account's key rejected":  {upstream.Fault{Action: upstream.ActErrorFrame, Status: 401, Code: "invalid_api_key"}, 503, "upstream_account_rejected", "5"},
 		"server error":            {upstream.Fault{Action: upstream.ActErrorFrame, Status: 500, Code: "server_error"}, 502, "server_error", ""},
 		"frame without status":    {upstream.Fault{Action: upstream.ActErrorFrame, Code: "server_is_overloaded", Shape: upstream.ShapeNoStatus}, 503, "server_error", "5"}, // B111: the upstream's own word ends a Codex session
-		"flat frame":              {upstream.Fault{Action: upstream.ActErrorFrame, Code: "rate_limit_exceeded", Shape: upstream.ShapeFlat}, 429, "rate_limit_exceeded", "5"},
+		"flat frame":              {upstream.Fault{Action: upstream.ActErrorFrame, Code: "rate_limit_exceeded", Shape: upstream.ShapeFlat}, 429, "rate_limit_exceeded", "2"},
 		"a frame that is no JSON": {upstream.Fault{Action: upstream.ActNonJSON}, 502, "upstream_protocol_error", ""},
 		"a binary frame":          {upstream.Fault{Action: upstream.ActBinary}, 502, "upstream_protocol_error", ""},
 		"close before anything":   {upstream.Fault{Action: upstream.ActWSClose, CloseCode: 1011}, 502, "stream_incomplete", ""},

@@ -13,7 +13,10 @@ import (
 
 	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
+	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
+	"github.com/causeway-dev/causeway/proxy/internal/circuit"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/session"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
@@ -25,7 +28,9 @@ import (
 type Options struct {
 	Logger   *slog.Logger
 	Accounts session.Accounts
-	Metrics  *telemetry.Metrics
+	// Routes are the circuits of the ways upstream; nil = there are none.
+	Routes  *circuit.Routes
+	Metrics *telemetry.Metrics
 	// Hold is how long the HTTP status waits for the first event, so that an
 	// early failure keeps its status, and an upstream that is overloaded can be
 	// exchanged; 0 = session.DefaultHold.
@@ -59,7 +64,7 @@ func New(o Options) *Bridge {
 	}
 	services := session.Services{
 		Accounts: o.Accounts, Dialer: b.dialers.of, Observer: observer{o.Metrics}, Log: o.Logger, MaxSessions: o.MaxSessions,
-		Hold: b.hold,
+		Hold: b.hold, Routes: o.Routes,
 	}
 	if o.Store != nil {
 		b.durable = newDurable(o.Store, o.Logger, o.Metrics, func(h store.Held, current store.Entry) { b.sessions.Fenced(h, current) })
@@ -230,11 +235,36 @@ func (b *Bridge) turn(ctx context.Context, req *Request) (*session.Turn, *failur
 	if t.Key.Kind == affinity.KindRequest {
 		t.Transport = session.HTTP
 	}
+	limit(t, req)
 	if t.Key.Kind.Hard() {
 		t.Fingerprint = fingerprint(req.Body)
 	}
 	return t, nil
 }
+
+// limit says which lane a turn is in, and how long it may take.
+func limit(t *session.Turn, req *Request) {
+	class := deadline.Text
+	if t.Facts.Media {
+		t.Lane, class = bulkhead.Media, deadline.Media
+	}
+	policy := req.Runtime.Bundle.Circuit
+	t.Limits, t.Budget = deadline.For(policy.Deadlines, queueTimeout(policy.Bulkheads, t.Lane), class, req.Stream), req.Budget
+}
+
+// queueTimeout is how long a turn may wait in its lane; a bundle that an older
+// operator wrote does not list them all.
+func queueTimeout(lanes []bundle.Bulkhead, lane bulkhead.Lane) time.Duration {
+	for _, b := range lanes {
+		if b.Lane == lane.String() && b.QueueTimeoutSeconds > 0 {
+			return time.Duration(b.QueueTimeoutSeconds) * time.Second
+		}
+	}
+	return defaultQueueTimeout
+}
+
+// defaultQueueTimeout is the built-in profile's.
+const defaultQueueTimeout = 30 * time.Second
 
 // fingerprint identifies a request among the few of its session. Nothing depends
 // on it beyond them, so that speed counts and strength does not.

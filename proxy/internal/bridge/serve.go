@@ -80,7 +80,7 @@ func (b *Bridge) forward(w http.ResponseWriter, r *http.Request, req *Request, t
 func (b *Bridge) again(t *session.Turn, req *Request) *session.Turn {
 	return &session.Turn{ID: t.ID, Client: t.Client, Key: t.Key, Header: t.Header, Body: req.Body, Facts: t.Facts, Runtime: t.Runtime,
 		Owner: t.Owner, Pin: t.Pin, TurnState: t.TurnState, Echoed: t.Echoed, Transport: t.Transport, Fingerprint: t.Fingerprint,
-		Stay: true, Out: session.NewOutbox()}
+		Stay: true, Lane: t.Lane, Limits: t.Limits, Budget: t.Budget, Out: session.NewOutbox()}
 }
 
 // serve hands the turn to its session and relays the answer, unless another

@@ -68,6 +68,9 @@ type Envelope struct {
 	HeaderDigest string `json:"header"`
 	BodyDigest   string `json:"body"`
 	BodyBytes    int64  `json:"bytes"`
+	// Budget is what is left of the turn's time, as deadline.Budget.Header writes it;
+	// empty = it has no end.
+	Budget string `json:"budget,omitempty"`
 }
 
 var errUnsigned = errors.New("the signature is missing, of an unknown key or wrong")

@@ -165,6 +165,7 @@ func (f *Forwarder) request(ctx context.Context, req *bridge.Request, key affini
 		Request: req.ID, Client: req.Client, Route: routeNames[req.Route], Stream: req.Stream, Key: key.Name(),
 		Origin: f.o.Self.Pod, Target: f.o.Table().Pod(address), Address: address, Hops: maxHops,
 		HeaderDigest: headerDigest(header), BodyDigest: digestOf(req.Body), BodyBytes: int64(len(req.Body)),
+		Budget: req.Budget.Header(time.Now()),
 	}.sign(secret)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/intake"
 	"github.com/causeway-dev/causeway/proxy/internal/route"
 )
@@ -100,12 +101,13 @@ func (p *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.reject(w, http.StatusUnauthorized, reasonSignature, e)
 		return
 	}
+	arrived := time.Now()
 	req, status, reason := p.request(w, r, e)
 	if reason != "" {
 		p.reject(w, status, reason, e)
 		return
 	}
-	req.Runtime = rt
+	req.Runtime, req.Budget = rt, budgetOf(e, rt, arrived)
 	w.Header().Set(outcomeHeader, acknowledged)
 	p.o.Turns.ServeTurn(w, r, req)
 }
@@ -141,6 +143,17 @@ func (p *Receiver) request(w http.ResponseWriter, r *http.Request, e Envelope) (
 		ID: e.Request, Route: family, Client: e.Client, Header: header, Body: body, Stream: e.Stream, Forwarded: &key,
 		Return: p.isOwner(e.Origin, key),
 	}, 0, ""
+}
+
+// budgetOf is what the turn has left: what the other replica says, within what this
+// one's own configuration allows.
+func budgetOf(e Envelope, rt *config.Runtime, arrived time.Time) deadline.Budget {
+	limits := deadline.For(rt.Bundle.Circuit.Deadlines, 0, deadline.Text, e.Stream)
+	own, err := deadline.NewBudget(func(string) string { return "" }, e.Stream, limits, arrived)
+	if err != nil {
+		own = deadline.Budget{} // without a header there is nothing to be wrong
+	}
+	return deadline.FromHeader(e.Budget, own, arrived)
 }
 
 // isOwner: a pod that should hold a key and sends a turn of it has found that it

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/outcome"
@@ -91,6 +92,9 @@ func (a *actor) event(f *flight, e upstream.Event) {
 	switch e.Kind {
 	case upstream.KindVendor, upstream.KindKeepalive:
 		a.learnTurnState(f.link, e)
+		if e.Type == usageEvent {
+			a.observeUsage(f, account.UsageFromEvent(e.Data, a.now()))
+		}
 		a.relay(f, e)
 	case upstream.KindCreated:
 		a.created(f, e)
@@ -123,9 +127,13 @@ func (a *actor) event(f *flight, e upstream.Event) {
 	}
 }
 
+// usageEvent tells how much of the account's windows is used.
+const usageEvent = "codex.rate_limits"
+
 func (a *actor) created(f *flight, e upstream.Event) {
 	f.responseID = strings.Clone(responseID(e.Data))
 	f.noteOnce(FactCreated)
+	f.answered()
 	if f.link.uncreated == f {
 		f.link.uncreated = nil
 	}
@@ -140,6 +148,7 @@ func (a *actor) created(f *flight, e upstream.Event) {
 func (a *actor) progress(f *flight, e upstream.Event) {
 	if len(f.facts) > 0 && f.facts[len(f.facts)-1].Kind != FactDelivered {
 		f.noteOnce(FactProgress)
+		f.answered()
 		a.head(f)
 	}
 	if !f.inspected && f.responseID != "" {

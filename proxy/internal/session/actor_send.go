@@ -14,9 +14,15 @@ import (
 // takeAccount waits for an account, beside the actor.
 func (a *actor) takeAccount(f *flight) {
 	f.stage = stageLeasing
-	ctx, cancel := context.WithTimeout(a.ctx, queueTimeout(f.turn.Runtime))
+	ctx, cancel := a.ctx, func() {}
+	if due := f.turn.Budget.Due(); due.IsZero() {
+		ctx, cancel = context.WithCancel(a.ctx)
+	} else {
+		ctx, cancel = context.WithDeadline(a.ctx, due)
+	}
 	f.cancel = cancel
-	want := account.Want{Model: clone(f.turn.Facts.Model), Only: f.needs.Only, Prefer: f.needs.Prefer, Exclude: f.excluded}
+	want := account.Want{Model: clone(f.turn.Facts.Model), Only: f.needs.Only, Prefer: f.needs.Prefer, Exclude: f.excluded,
+		Client: f.turn.Client, Lane: f.turn.Lane, Permit: f.turn.place.held()}
 	attempt, accounts := f.attempt, a.services.Accounts
 	a.world.beside(a, func() any {
 		defer cancel()
@@ -46,6 +52,7 @@ func (a *actor) leased(m leased) {
 		return
 	}
 	f.lease = m.lease
+	f.turn.place.take(f.lease.Permit())
 	a.catchUp() // a socket that has just ended is not used
 	if f.stage == stageLeasing {
 		a.connect(f)
@@ -58,6 +65,11 @@ func (a *actor) connect(f *flight) {
 	endpoint := f.turn.Runtime.Bundle.Pool.Provider.Endpoint
 	if f.transport == WebSocket && a.registry.withoutWebSocket(endpoint) {
 		f.transport = HTTP
+	}
+	if refusal := a.takePermit(f); refusal != nil {
+		a.services.Observer.Suppressed(refusal.Reason)
+		a.settle(f, refusal)
+		return
 	}
 	if a.link != nil && a.link.generation < a.record.Health.MinGeneration {
 		a.leave(a.link, time.Time{}) // a socket that wedged; what runs on it may end

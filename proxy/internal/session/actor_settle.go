@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
-	"github.com/causeway-dev/causeway/proxy/internal/config"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/outcome"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
@@ -16,6 +16,8 @@ func (a *actor) judge(f *flight, event *upstream.Event) {
 	e := Digest(f.facts)
 	v := Decide(e, a.turnState(f, e))
 	a.services.Observer.AttemptDone(f.transport, v.Row)
+	f.endPermit(v.Kind)
+	f.spend(event)
 	a.affectAccount(f, v, e)
 	a.affectRecord(f, v)
 	if l := f.link; l != nil {
@@ -209,7 +211,7 @@ const maxPause = 2 * time.Second
 // otherAccount asks the next account.
 func (a *actor) otherAccount(f *flight, v Verdict, e Evidence) {
 	if f.first == nil {
-		f.first = clientFailure(v, e, a.now())
+		f.first = clientFailure(f, v, e, a.now())
 	}
 	if e.Last.Kind == FactFirstEventTimeout {
 		f.spent = true // it may have run: this is the one time that it is sent again
@@ -250,7 +252,7 @@ func (a *actor) finish(f *flight, v Verdict, e Evidence, event *upstream.Event) 
 		a.settle(f, f.first)
 		return
 	}
-	a.settle(f, clientFailure(v, e, a.now()))
+	a.settle(f, clientFailure(f, v, e, a.now()))
 }
 
 // settle ends a turn. It happens exactly once a turn.
@@ -266,6 +268,7 @@ func (a *actor) settle(f *flight, end *failure.Failure) {
 	if f.cancel != nil {
 		f.cancel()
 	}
+	f.endPermit(outcome.Shed) // nothing was sent, and nothing was learned
 	if f.lease != nil {
 		f.lease.Release()
 	}
@@ -317,7 +320,7 @@ func (a *actor) abandon(f *flight, end *failure.Failure) {
 		a.judge(f, nil)
 		return
 	}
-	a.leave(f.link, a.now().Add(f.turn.Runtime.Deadlines.CancelGrace))
+	a.leave(f.link, a.now().Add(f.turn.Limits.CancelGrace))
 	a.arm()
 }
 
@@ -382,15 +385,3 @@ func (a *actor) forget(l *link) {
 		}
 	}
 }
-
-func queueTimeout(rt *config.Runtime) time.Duration {
-	for _, b := range rt.Bundle.Circuit.Bulkheads {
-		if b.Lane == "HTTP" && b.QueueTimeoutSeconds > 0 {
-			return time.Duration(b.QueueTimeoutSeconds) * time.Second
-		}
-	}
-	return defaultQueueTimeout
-}
-
-// defaultQueueTimeout is the built-in profile's.
-const defaultQueueTimeout = 30 * time.Second

@@ -3,7 +3,9 @@ package session
 import (
 	"time"
 
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/outcome"
 )
 
 // arm sets the timer to the next moment at which something is due. It is not
@@ -29,8 +31,10 @@ func (a *actor) nextDue() time.Time {
 		if f.gone {
 			continue // its link's limit is its own
 		}
-		if due, _ := f.deadline(); f.expiring.IsZero() {
-			earlier(due)
+		if limit, _, bounded := f.deadline(); f.expiring.IsZero() {
+			if bounded {
+				earlier(limit.At)
+			}
 		} else {
 			earlier(f.expiring.Add(expiryGrace)) // due is past already
 		}
@@ -49,7 +53,7 @@ func (a *actor) nextDue() time.Time {
 			if o := &a.own; !o.claiming && !o.failedAt.IsZero() {
 				earlier(o.failedAt.Add(claimRetry))
 			}
-			earlier(f.submitted.Add(queueTimeout(f.turn.Runtime)))
+			earlier(f.submitted.Add(f.turn.Limits.AdmissionWait))
 		}
 	}
 	for _, l := range a.leaving {
@@ -61,40 +65,41 @@ func (a *actor) nextDue() time.Time {
 	return next
 }
 
-// deadline is when a flight fails if nothing happens, and how.
-func (f *flight) deadline() (time.Time, FactKind) {
-	var due time.Time
+// deadline is when a flight fails if nothing happens, and how; false = never. What
+// ends the whole turn is the same fact wherever the turn is: it says nothing
+// about the upstream.
+func (f *flight) deadline() (deadline.Limit, FactKind, bool) {
+	l, budget := &f.turn.Limits, f.turn.Budget
+	var limit deadline.Limit
+	var bounded bool
 	kind := FactRequestTimeout
-	d := f.turn.Runtime.Deadlines
-	if d.Request > 0 {
-		due = f.submitted.Add(d.Request)
+	switch {
+	case f.stage != stageSending && f.stage != stageSent:
+		limit, bounded = budget.Phase(deadline.AdmissionWait, f.submitted, 0)
+	case Digest(f.facts).Life:
+		limit, bounded = budget.Phase(deadline.StreamIdle, f.quietSince(l.StreamIdle), l.StreamIdle)
+		kind = FactIdleTimeout
+	default:
+		limit, bounded = budget.Phase(deadline.FirstEvent, f.sent, l.FirstEvent)
+		kind = FactFirstEventTimeout
 	}
-	if f.stage != stageSending && f.stage != stageSent {
-		return due, kind
+	if limit.Source == deadline.Caller || limit.Kind == deadline.Total || limit.Kind == deadline.CallerMax {
+		kind = FactRequestTimeout
 	}
-	phase, phaseKind := f.sent.Add(d.FirstEvent), FactFirstEventTimeout
-	limit := d.FirstEvent
-	if Digest(f.facts).Life {
-		phase, phaseKind, limit = f.idleDue(d.Idle), FactIdleTimeout, d.Idle
-	}
-	if limit > 0 && (due.IsZero() || phase.Before(due)) {
-		return phase, phaseKind
-	}
-	return due, kind
+	return limit, kind, bounded
 }
 
-// idleDue is when silence in mid-stream becomes a failure. Pongs prove that the
-// connection lives, and stretch it up to silentIdles times.
-func (f *flight) idleDue(idle time.Duration) time.Time {
+// quietSince is the moment from which silence in mid-stream counts. Pongs prove
+// that the connection lives, and move it up to silentIdles times.
+func (f *flight) quietSince(idle time.Duration) time.Time {
 	heard := f.lastEvent
 	if h := f.link.conn.Heard(); h.After(heard) {
 		heard = h
 	}
-	due, last := heard.Add(idle), f.lastEvent.Add(silentIdles*idle)
-	if last.Before(due) {
+	if last := f.lastEvent.Add((silentIdles - 1) * idle); last.Before(heard) {
 		return last
 	}
-	return due
+	return heard
 }
 
 func (a *actor) expire(now time.Time) {
@@ -130,8 +135,8 @@ func (a *actor) expireFlight(f *flight, now time.Time) {
 	if f.probe && !now.Before(f.renewAt) {
 		a.probe(f, ProbeRenewed)
 	}
-	due, kind := f.deadline()
-	if f.gone || f.stage == stageSettled || due.IsZero() || now.Before(due) {
+	limit, kind, bounded := f.deadline()
+	if f.gone || f.stage == stageSettled || !bounded || now.Before(limit.At) {
 		f.expiring = time.Time{}
 		return
 	}
@@ -140,9 +145,17 @@ func (a *actor) expireFlight(f *flight, now time.Time) {
 		return
 	}
 	if now.Sub(f.expiring) >= expiryGrace {
-		f.note(kind)
+		f.limit = limit
+		f.facts = append(f.facts, Fact{Kind: kind, Source: sourceOf(limit.Source)})
 		a.judge(f, nil)
 	}
+}
+
+func sourceOf(s deadline.Source) outcome.Source {
+	if s == deadline.Caller {
+		return outcome.SourceCaller
+	}
+	return outcome.SourceOperator
 }
 
 // cut closes a leaving link at its limit.

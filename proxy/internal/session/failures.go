@@ -29,7 +29,7 @@ var ends = map[ClientResult]struct{ code, reason, message string }{
 	DeliverConnect: {failure.UpstreamConnect, "not_sent",
 		"The upstream cannot be reached; the request was not sent."},
 	DeliverBudget: {failure.StreamIdleTimeout, "request",
-		"The request took longer than deadlines.requestSeconds allows."},
+		"The request took longer than its deadline allows."},
 	DeliverGarbage: {failure.UpstreamProtocol, "garbage",
 		"The upstream sent something that is no response event; the outcome is unknown."},
 	DeliverLocal: {failure.Draining, "drain",
@@ -38,10 +38,10 @@ var ends = map[ClientResult]struct{ code, reason, message string }{
 
 // clientFailure is what a client is told of an attempt that was not recovered;
 // nil where the upstream's own last event says it.
-func clientFailure(v Verdict, e Evidence, now time.Time) *failure.Failure {
+func clientFailure(f *flight, v Verdict, e Evidence, now time.Time) *failure.Failure {
 	if v.Client == DeliverFault {
 		if e.Last.Fault != nil {
-			return faultFailure(e.Last.Fault, v.Kind, now)
+			return faultFailure(e.Last.Fault, v.Kind, f.cooled, now)
 		}
 		return failure.New(failure.UpstreamError, "The upstream refused the request.")
 	}
@@ -52,7 +52,20 @@ func clientFailure(v Verdict, e Evidence, now time.Time) *failure.Failure {
 	if v.Client == DeliverCut {
 		end.reason = cutReason(e)
 	}
-	return failure.New(end.code, end.message, failure.Reason(end.reason))
+	options := []failure.Option{failure.Reason(end.reason)}
+	if v.Client != DeliverAnchorGone && v.Client != DeliverLocal && v.Client != DeliverDuplicate {
+		options = append(options, failure.Dispatched(dispatchWords[e.dispatch()]))
+	}
+	if !f.limit.At.IsZero() {
+		options = append(options, failure.Deadline(string(f.limit.Kind), string(f.limit.Source)))
+	}
+	return failure.New(end.code, end.message, options...)
+}
+
+// dispatchWords say how far a request went, in the words of errors.
+var dispatchWords = map[outcome.Certainty]string{
+	outcome.DispatchNone: failure.DispatchNone, outcome.DispatchPartial: failure.DispatchPartial, outcome.DispatchSent: failure.DispatchSent,
+	outcome.DispatchAcked: failure.DispatchAcked, outcome.DispatchTerminal: failure.DispatchAcked,
 }
 
 func cutReason(e Evidence) string {
@@ -65,11 +78,13 @@ func cutReason(e Evidence) string {
 // faultFailure maps an upstream's error. The error object is the client's own
 // and is passed on as it came; the status and the hints are what clients need to
 // do the right thing next.
-func faultFailure(f *upstream.Fault, kind outcome.Kind, now time.Time) *failure.Failure {
+func faultFailure(f *upstream.Fault, kind outcome.Kind, cooled, now time.Time) *failure.Failure {
 	effect := kind.Effect()
 	var options []failure.Option
 	if until, hinted := account.ResetHint(f.Header, f.Raw, now); hinted {
 		options = append(options, failure.After(until.Sub(now)), failure.ResetsAt(until))
+	} else if cooled.After(now) {
+		options = append(options, failure.After(cooled.Sub(now))) // how long the account is left alone
 	}
 	if effect.ClientCode == failure.UpstreamAuth {
 		// 401 is for the client's own key alone; this one is the pool's.

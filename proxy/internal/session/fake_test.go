@@ -23,6 +23,7 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
@@ -256,6 +257,7 @@ func newBenchOf(t *testing.T, o setUp) *bench {
 		Pool:    pool,
 		Clients: bundle.Clients{Mode: bundle.ClientsOpen},
 		Circuit: bundle.Circuit{
+			Bulkheads: []bundle.Bulkhead{{Lane: "HTTP"}}, // not what is tested here
 			RetryCircuit: bundle.RetryCircuit{MaxAttempts: 2, BudgetPercent: 20, RetryOn: retryWords(), FailureThreshold: 2, BaseBackoffSeconds: 60, MaxBackoffSeconds: 600,
 				CleanCloseMaxBackoffSeconds: 30, HalfOpenLeaseSeconds: 60, StateTTLSeconds: 3600},
 			Quarantine: bundle.Quarantine{EventlessThreshold: 2, RetainSeconds: 3600},
@@ -286,6 +288,15 @@ var turnCount atomic.Int64
 func (b *bench) ask(thread, body string) *asked { return b.askWith(thread, body, false) }
 
 func (b *bench) askWith(thread, body string, stay bool) *asked {
+	return b.submit(thread, body, stay, deadline.Budget{})
+}
+
+// askFor asks within a budget.
+func (b *bench) askFor(thread, body string, budget deadline.Budget) *asked {
+	return b.submit(thread, body, false, budget)
+}
+
+func (b *bench) submit(thread, body string, stay bool, budget deadline.Budget) *asked {
 	facts := affinity.Read([]byte(body))
 	h := http.Header{}
 	if thread != "" {
@@ -293,12 +304,13 @@ func (b *bench) askWith(thread, body string, stay bool) *asked {
 	}
 	t := &Turn{ID: "turn-" + thread + "-" + strconv.FormatInt(turnCount.Add(1), 10), Header: h, Body: []byte(body), Facts: facts, Runtime: b.runtime, Out: NewOutbox()}
 	t.Key = affinity.Derive(affinity.Source{Header: h, RequestID: t.ID})
-	t.Fingerprint, t.Stay = body, stay
+	t.Fingerprint, t.Stay, t.Budget = body, stay, budget
 	if id := facts.PreviousResponseID; id != "" {
 		owner, known, _ := b.registry.Owner(context.Background(), "", id)
 		owner.MayPass = !known
 		t.Owner = owner
 	}
+	t.Limits = deadline.For(b.runtime.Bundle.Circuit.Deadlines, 30*time.Second, deadline.Text, true)
 	t.Pin, _ = b.registry.PinOf(context.Background(), "", facts.Files)
 	a := &asked{Turn: t}
 	a.detach = b.registry.Submit(t)

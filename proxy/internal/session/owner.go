@@ -213,7 +213,7 @@ func (a *actor) known(f *flight) recordState {
 		}
 		return recordAwaited
 	}
-	if o.foreign.Pod != "" || a.closing || now.Sub(f.submitted) >= queueTimeout(f.turn.Runtime) {
+	if o.foreign.Pod != "" || a.closing || now.Sub(f.submitted) >= f.turn.Limits.AdmissionWait {
 		return recordUnknown
 	}
 	a.claim()

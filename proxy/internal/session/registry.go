@@ -76,9 +76,9 @@ func newRegistry(s Services, w world) *Registry {
 }
 
 // Submit hands a turn to its session. It does not wait; the answer, also a
-// refusal, comes through the turn's Outbox. The returned function tells the
-// session that the client is gone; it may be called at any time, also after the
-// turn has ended.
+// refusal, comes through the turn's Outbox. The returned function is to be called
+// when the client has the last byte or is gone: it gives back the turn's place in
+// its lane and tells the session.
 func (r *Registry) Submit(t *Turn) (detach func()) {
 	r.submitTo(t.Key, t)
 	return func() { r.detach(t) }
@@ -107,6 +107,7 @@ func (r *Registry) submitTo(key affinity.Key, t *Turn) {
 }
 
 func (r *Registry) detach(t *Turn) {
+	t.place.leave()
 	t.at.gone.Store(true)
 	t.at.mu.Lock()
 	a := t.at.actor

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/circuit"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
@@ -14,7 +15,12 @@ import (
 // Accounts lends accounts to turns.
 type Accounts interface {
 	Acquire(ctx context.Context, w account.Want) (*account.Lease, error)
-	Succeeded(name string)
+	// Eventless says that a turn broke without an event, or in the midst of them.
+	Eventless(name string)
+	// Lacks says that the account does not have a model.
+	Lacks(name, model string)
+	// Observe takes in what the upstream tells of the account's windows.
+	Observe(name string, u account.Usage)
 }
 
 // Dialer connects to an account's upstream.
@@ -77,6 +83,8 @@ type Lease interface {
 // Services are what sessions use. All are safe for concurrent use.
 type Services struct {
 	Accounts Accounts
+	// Routes are the circuits of the ways upstream; nil = all are open to traffic.
+	Routes *circuit.Routes
 	// Hold is how long the client is kept from seeing that a response was created: an
 	// upstream that has too much to do says so right after, within the same answer,
 	// and until the client has seen a byte another account can take the turn. It is

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
@@ -64,7 +65,8 @@ func (a *simAsk) submit(p *simProc, stay bool) {
 	a.proc = p
 	facts := affinity.Read(a.body)
 	t := &Turn{ID: a.id, Client: a.client(), Header: a.talk.header, Body: a.body, Facts: facts, Runtime: s.plan.runtime,
-		Stay: stay, Out: NewOutbox()}
+		Limits: deadline.For(s.plan.runtime.Bundle.Circuit.Deadlines, 30*time.Second, deadline.Text, true),
+		Stay:   stay, Out: NewOutbox()}
 	t.Key = affinity.Derive(affinity.Source{Client: a.client(), Header: a.talk.header, PromptCacheKey: facts.PromptCacheKey, RequestID: a.id})
 	if id := facts.PreviousResponseID; id != "" {
 		owner, _, err := p.registry.Owner(s.context(), a.client(), id)

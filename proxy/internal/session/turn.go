@@ -10,7 +10,10 @@ import (
 
 	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
+	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
+	"github.com/causeway-dev/causeway/proxy/internal/circuit"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
@@ -42,8 +45,14 @@ type Turn struct {
 	// Stay says that the turn is served here even if another replica owns its key:
 	// it came from there, or could not be sent there.
 	Stay bool
-	Out  *Outbox
+	// Lane is the kind of traffic that the turn is.
+	Lane bulkhead.Lane
+	// Limits bound its phases, Budget the whole of it.
+	Limits deadline.Limits
+	Budget deadline.Budget
+	Out    *Outbox
 
+	place    lanePlace
 	at       handed      // where the turn is
 	recorded atomic.Bool // its session wants to know whether the answer got through
 }
@@ -58,6 +67,8 @@ type flight struct {
 	cancel context.CancelFunc
 	lease  *account.Lease
 	link   *link
+	// permit is the route's, for this attempt.
+	permit *circuit.Permit
 
 	attempt   int
 	plan      Plan
@@ -75,6 +86,8 @@ type flight struct {
 	dispatches  int
 	// attempts counts the dispatches as the policy does; see spends.
 	attempts int
+	// cooled is the end of the account's cool-down that this turn brought about.
+	cooled time.Time
 	// again: if no other account takes the turn, the same may be asked once more.
 	again bool
 	// sequence is the attempt's number in the record.
@@ -109,6 +122,8 @@ type flight struct {
 	submitted time.Time
 	sent      time.Time
 	lastEvent time.Time
+	// limit is the deadline that ended the attempt, if one did.
+	limit deadline.Limit
 	// expiring is when a deadline passed; it takes effect a moment later, so that
 	// an event that had already arrived wins.
 	expiring time.Time
