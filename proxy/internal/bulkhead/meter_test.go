@@ -90,6 +90,11 @@ func TestWaitForALane(t *testing.T) {
 	if got := h.WaitFor(HTTP, now).Round(time.Second); got != 10*time.Second {
 		t.Errorf("nine before, one a second: %s", got)
 	}
+	now = now.Add(time.Hour)
+	h.Take(HTTP, now)
+	if got := h.WaitFor(HTTP, now); got != 30*time.Second {
+		t.Errorf("the first turn after an hour, and the hour counts: %s", got)
+	}
 	if got := h.WaitFor(Media, now); got != 30*time.Second {
 		t.Errorf("another lane: %s", got)
 	}

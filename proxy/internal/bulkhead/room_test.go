@@ -225,6 +225,7 @@ func TestPlacesInAFullQueueAreShared(t *testing.T) {
 		{"not for the greedy one itself", []string{"a:x", "a:x", "a:x", "b:x"}, "a", "x", "", ""},
 		{"one account does not take all places of a client", []string{"a:x", "a:x", "a:x", "a:x"}, "a", "y", "a9", "a3"},
 		{"and not back", []string{"a:x", "a:x", "a:y", "a:y"}, "a", "x", "", ""},
+		{"nor one for one", []string{"a:x", "a:x", "a:y"}, "a", "y", "", ""},
 		{"of the greedy one, what it has most of goes", []string{"a:x", "a:x", "a:x", "a:y"}, "b", "x", "b9", "a2"},
 		{"from the greediest of several", []string{"a:x", "b:x", "b:x", "b:x"}, "c", "x", "c9", "b3"},
 	} {
