@@ -168,9 +168,13 @@ func TestB81_ASharedLimitHoldsExactly(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 5)) //nolint:gosec // a test repeats itself
 			g := newGauge(1 + r.IntN(9))
-			b := store.NewMemory(time.Now)
 			var log logged
 			var mu sync.Mutex // of r
+			b := &slow{store.NewMemory(time.Now), func() time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(r.IntN(300)) * time.Millisecond
+			}}
 			var stops []func()
 			for i := range 3 {
 				s := newSite(fmt.Sprint("p", i), g, 1)
@@ -358,6 +362,87 @@ func (f *flaky) LeasePermits(ctx context.Context, me store.Holder, asks []store.
 		grants[i].Err = fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 	}
 	return grants
+}
+
+// slow is a store at the end of a long way.
+type slow struct {
+	Permits
+	way func() time.Duration
+}
+
+func (s *slow) LeasePermits(ctx context.Context, me store.Holder, asks []store.Ask, life time.Duration) []store.Grant {
+	pass(s.way())
+	defer func() { pass(s.way()) }()
+	return s.Permits.LeasePermits(ctx, me, asks, life)
+}
+
+// What may be used until the answer is there is not given to others.
+func TestB81_NothingIsGivenAwayWhileTheAnswerIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGauge(2)
+		var log logged
+		b := store.NewMemory(time.Now)
+		one, two := newSite("one", g, 1), newSite("two", g, 1)
+		way := &slow{b, func() time.Duration { return 0 }}
+		first, second := leasing(one, way, &log), leasing(two, b, &log)
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { one.turn(t.Context(), time.Second) })
+		}
+		synctest.Wait()
+		first.Once(t.Context())
+		all.Wait() // and one keeps both permits for a while
+		for range 2 {
+			all.Go(func() { two.turn(t.Context(), time.Second) })
+		}
+		synctest.Wait()
+		second.Once(t.Context()) // gets nothing, but is heard
+		calls := 0
+		way.way = func() time.Duration {
+			if calls++; calls == 2 { // the answer is on its way back
+				second.Once(t.Context())
+				for range 2 {
+					all.Go(func() { one.turn(t.Context(), time.Second) })
+				}
+				synctest.Wait()
+			}
+			return 0
+		}
+		first.Once(t.Context())
+		if now, _ := g.get(); now != 2 || g.exceededBy > 0 {
+			t.Errorf("%d turns of 2", now)
+		}
+		way.way = func() time.Duration { return 0 }
+		for range 10 {
+			pass(time.Second)
+			first.Once(t.Context())
+			second.Once(t.Context())
+		}
+		all.Wait()
+	})
+}
+
+func TestPermitsStayForAFewSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGauge(20)
+		s := newSite("p0", g, 1)
+		var log logged
+		defer start(t, leasing(s, store.NewMemory(time.Now), &log).Run)()
+		pass(10 * time.Second)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() { s.turn(t.Context(), 3*time.Second) })
+		}
+		all.Wait()
+		pass(linger - 2*Every)
+		if n, _ := s.state(); n < 8 {
+			t.Errorf("%d are left for the next turns", n)
+		}
+		pass(4 * Every)
+		if n, _ := s.state(); n != 1 {
+			t.Errorf("%d are kept", n)
+		}
+	})
 }
 
 func TestAStoreThatWasNeverThereLeavesTheShare(t *testing.T) {

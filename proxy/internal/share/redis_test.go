@@ -1,14 +1,11 @@
 package share
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -53,30 +50,6 @@ func openRedis(t *testing.T, socket string) store.Backend {
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
-}
-
-// Three replicas that start cold, and a real Redis.
-func TestB81_ASharedLimitHoldsExactlyWithRedis(t *testing.T) {
-	socket := startRedis(t)
-	g := newGauge(4)
-	var log logged
-	var all sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	for i := range 3 {
-		s := newSite(fmt.Sprint("p", i), g, 2)
-		defer start(t, leasing(s, openRedis(t, socket), &log).Run)()
-		s.keepBusy(ctx, &all, 6, func() time.Duration { return time.Duration(rand.IntN(20)) * time.Millisecond }) //nolint:gosec // a load
-	}
-	all.Wait()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.exceededBy > 0 || g.most != g.limit || len(g.begun) != 3 {
-		t.Errorf("at most %d at once, limit %d; turns %v", g.most, g.limit, g.begun)
-	}
-	if lines := log.lines(); lines[0] != "" {
-		t.Errorf("%q", lines)
-	}
 }
 
 func TestB50_ReplicasHearOfACoolDownThroughRedis(t *testing.T) {

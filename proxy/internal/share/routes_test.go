@@ -112,6 +112,18 @@ func TestScenarioT13_ANewProcessStartsWithWhatWasOpen(t *testing.T) {
 		fresh.exchange()
 		fresh.is(circuit.Open, 300*time.Second)
 	})
+	t.Run("of several the longest", func(t *testing.T) {
+		w := newWorld(0)
+		for name, open := range map[string]time.Duration{"p1": 100, "p2": 200, "p3": 50} {
+			if err := w.board.Board.PutNote(t.Context(), "routes", route.String()+"@"+name,
+				[]byte(`{"key":"chatgpt.com/codex-responses/http","state":"open","opened":1}`), open*time.Second+routeGrace); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fresh := w.proxy(t, "new")
+		fresh.exchange()
+		fresh.is(circuit.Open, 200*time.Second)
+	})
 	t.Run("and a probe that is due is due", func(t *testing.T) {
 		w := newWorld(0)
 		old := w.proxy(t, "old")

@@ -72,6 +72,8 @@ func TestSettle(t *testing.T) {
 		"said here, longer than elsewhere":            {fact{}, at(90), cooling(5, "b", 60), cooling(6, "me", 90)},
 		"said here, shorter than elsewhere":           {fact{}, at(30), cooling(5, "b", 60), cooling(5, "b", 60)},
 		"said here, while it is cleared elsewhere":    {cooling(1, "b", 20), at(90), cleared(2, "c", 60), cooling(3, "me", 90)},
+		"cleared elsewhere, and said here, at once":   {cooling(2, "b", 60), at(60), cleared(2, "c", 60), cooling(2, "b", 60)},
+		"cleared here, and said elsewhere, at once":   {cleared(2, "me", 60), none, cooling(2, "c", 60), cooling(2, "c", 60)},
 		"what is over counts less than what is not":   {cooling(9, "b", -1), none, cooling(2, "c", 60), cooling(2, "c", 60)},
 		"and is outdone by what is said next":         {cooling(9, "b", -1), at(90), cooling(2, "c", 60), cooling(10, "me", 90)},
 		"a start after one that said it":              {fact{}, none, cooling(7, "old", 40), cooling(7, "old", 40)},
@@ -89,6 +91,29 @@ func TestSettle(t *testing.T) {
 				t.Errorf("got %v until %s, want %v until %s", got.stamp, got.ends.Sub(now), tc.want.stamp, tc.want.ends.Sub(now))
 			}
 		})
+	}
+}
+
+// A sibling that thinks for a moment longer that a cool-down runs must not shorten
+// the next one.
+func TestWhatIsOverIsOutdoneByWhatIsSaidNext(t *testing.T) {
+	now := epoch
+	c := newCooler(func() time.Time { return now })
+	s := NewCoolDowns(c, "me")
+	s.Learn([]Item{{Name: "a/RateLimited", Value: []byte("5 cooling 10000 b"), Left: 10 * time.Second}}, now)
+	for range 12 {
+		now = now.Add(time.Second)
+		s.Learn(nil, now)
+	}
+	c.cool("a/RateLimited", time.Minute)
+	s.Learn(nil, now)
+	if got := s.Local(now); len(got) != 1 || string(got[0].Value) != "6 cooling 60000 me" {
+		t.Errorf("%v", got)
+	}
+	now = now.Add(2 * time.Minute)
+	s.Learn(nil, now)
+	if len(s.facts) != 0 {
+		t.Errorf("%d facts are never forgotten", len(s.facts))
 	}
 }
 
