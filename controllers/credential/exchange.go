@@ -2,6 +2,7 @@ package credential
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -48,12 +49,14 @@ type Exchanger interface {
 // golang.org/x/oauth2 is not used: its token source decides itself when to ask,
 // tells a reply that got lost from a refusal only by the text of an error, and
 // follows redirects with the token in hand.
-type HTTP struct{}
+type HTTP struct {
+	timeout time.Duration // 0 = exchangeTimeout
+}
 
 // Exchange sends one request. It ends after exchangeTimeout, not with ctx: an
 // exchange that is abandoned may have used up the token.
-func (HTTP) Exchange(ctx context.Context, issuer effective.Issuer, refreshToken string) Reply {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
+func (h HTTP) Exchange(ctx context.Context, issuer effective.Issuer, refreshToken string) Reply {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(h.timeout, exchangeTimeout))
 	defer cancel()
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
@@ -61,12 +64,10 @@ func (HTTP) Exchange(ctx context.Context, issuer effective.Issuer, refreshToken 
 	if err != nil {
 		return Reply{Outcome: login.Refused, Cause: effective.CauseAnswer}
 	}
-	transport, err := newTransport(issuer.CABundle)
+	client, err := NewClient(issuer.CABundle)
 	if err != nil {
 		return Reply{Outcome: login.Unreachable}
 	}
-	defer transport.CloseIdleConnections()
-	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
 		// Before there was a connection, nothing can have been sent.
@@ -118,14 +119,18 @@ func encode(fields map[string]string, form bool) (body []byte, kind string, err 
 	return body, "application/json", nil
 }
 
-func newTransport(caBundle string) (*http.Transport, error) {
+// NewClient returns a client for issuers, which trusts caBundle besides the
+// system's certificates. It sends each request once, over a connection of its own,
+// and follows no redirect: a token is sent to nobody but whom it is meant for.
+func NewClient(caBundle string) (*http.Client, error) {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSHandshakeTimeout: exchangeTimeout,
 		MaxResponseHeaderBytes: login.MaxReply, Protocols: new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true) // HTTP/2 has retries of its own
+	client := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if caBundle == "" {
-		return t, nil
+		return client, nil
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
@@ -135,5 +140,5 @@ func newTransport(caBundle string) (*http.Transport, error) {
 		return nil, errors.New("provider.caBundle holds no certificate")
 	}
 	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	return t, nil
+	return client, nil
 }

@@ -21,13 +21,15 @@ type issuer struct {
 	devices map[string]*pendingDevice // by device id
 	codes   map[string]string         // authorization code -> account
 	current map[string]string         // account -> its valid refresh token
+	held    int                       // requests that a fault holds
 }
 
 type family struct {
 	account string
 	plan    string
 	revoked bool
-	rounds  int
+	rounds  int // tokens given
+	asked   int // refresh tokens that were presented, in whatever state
 }
 
 type refreshToken struct {
@@ -95,7 +97,7 @@ func isIssuerPath(path string) bool {
 }
 
 // serveIssuer answers the issuer's paths. A fault "afterHeaders" comes after
-// the exchange: the token has rotated, and the reply is lost.
+// the exchange: the token has rotated, and the reply is lost, or late with "hold".
 func (s *Server) serveIssuer(w http.ResponseWriter, r *http.Request) {
 	req := request{received: time.Now(), path: r.URL.Path, conn: connNumber(r), client: r.RemoteAddr, headers: r.Header}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
@@ -108,16 +110,44 @@ func (s *Server) serveIssuer(w http.ResponseWriter, r *http.Request) {
 	rule, _ := s.director.pick(facts{account: account, route: RouteOAuth, path: req.path, transport: TransportHTTP, body: body})
 	req.account = account
 	before := rule != nil && rule.Fault != nil && (rule.Fault.At == "" || rule.Fault.At == AtBeforeHeaders)
-	if before && s.spoil(w, r, req, RouteOAuth, rule.Fault) {
+	if before && s.disturb(w, r, req, rule.Fault) {
 		return
 	}
 	status, answer, code := s.issuer.answer(r.Method, r.URL.Path, fields)
-	if rule != nil && rule.Fault != nil && !before && s.spoil(w, r, req, RouteOAuth, rule.Fault) {
+	if rule != nil && rule.Fault != nil && !before && s.disturb(w, r, req, rule.Fault) {
 		return
 	}
 	s.note(r, req, RouteOAuth, status, code)
 	w.Header().Set("Cache-Control", "no-store")
 	writeJSON(w, status, answer)
+}
+
+// disturb plays a fault on the issuer; it says whether that was the answer. An
+// exchange that is held goes on although its client has left, as a real one does.
+func (s *Server) disturb(w http.ResponseWriter, r *http.Request, req request, f *Fault) bool {
+	if f.Action != ActHold {
+		return s.spoil(w, r, req, RouteOAuth, f)
+	}
+	s.issuer.holding(1)
+	defer s.issuer.holding(-1)
+	select {
+	case <-s.released:
+	case <-s.ctx.Done():
+	}
+	return false
+}
+
+func (i *issuer) holding(n int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.held += n
+}
+
+// Held is how many requests to the issuer the fault "hold" holds now.
+func (s *Server) Held() int {
+	s.issuer.mu.Lock()
+	defer s.issuer.mu.Unlock()
+	return s.issuer.held
 }
 
 func formOrJSON(body []byte) map[string]string {
@@ -194,6 +224,9 @@ func (i *issuer) poll(fields map[string]string) (int, any, string) {
 // rotate exchanges a refresh token for its successor.
 func (i *issuer) rotate(token string) (int, any, string) {
 	t := i.refresh[token]
+	if t != nil {
+		t.family.asked++
+	}
 	switch {
 	case t == nil:
 		return i.dead("refresh_token_invalidated", "Unknown refresh token.")
@@ -256,4 +289,25 @@ func (s *Server) RefreshToken(account string) string {
 	s.issuer.mu.Lock()
 	defer s.issuer.mu.Unlock()
 	return s.issuer.current[account]
+}
+
+// Exchanges counts, for the family of an account's newest refresh token, how often
+// one was presented and how often tokens were given: equal, if nobody ever used one
+// twice.
+func (s *Server) Exchanges(account string) (asked, given int) {
+	s.issuer.mu.Lock()
+	defer s.issuer.mu.Unlock()
+	t := s.issuer.refresh[s.issuer.current[account]]
+	if t == nil {
+		return 0, 0
+	}
+	return t.family.asked, t.family.rounds
+}
+
+// Revoked says whether the login of an account is lost.
+func (s *Server) Revoked(account string) bool {
+	s.issuer.mu.Lock()
+	defer s.issuer.mu.Unlock()
+	t := s.issuer.refresh[s.issuer.current[account]]
+	return t == nil || t.family.revoked
 }

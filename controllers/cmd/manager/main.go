@@ -22,6 +22,7 @@ import (
 	"github.com/causeway-dev/causeway/api/version"
 	"github.com/causeway-dev/causeway/controllers"
 	"github.com/causeway-dev/causeway/controllers/credential"
+	"github.com/causeway-dev/causeway/controllers/devicelogin"
 )
 
 // options are the flags.
@@ -37,6 +38,10 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "login" {
+		login(os.Args[2:])
+		return
+	}
 	o := parse(flag.CommandLine, os.Args[1:])
 	if o.version {
 		_, _ = fmt.Fprintln(os.Stdout, version.Version)
@@ -47,6 +52,17 @@ func main() {
 	klog.SetLogger(logger)
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
 		logger.Error(err, "Operator ended")
+		os.Exit(1)
+	}
+}
+
+// login lets a person log an account in; it needs no cluster role but that person's.
+func login(args []string) {
+	err := devicelogin.Command(ctrl.SetupSignalHandler(), args, os.Stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		_, _ = fmt.Fprintln(os.Stderr, "causeway-operator login:", err)
 		os.Exit(1)
 	}
 }
