@@ -68,7 +68,7 @@ func NewKeeper(s Store, opts KeeperOptions) *Keeper {
 		opts.Every = opts.Lease / 3
 	}
 	if opts.Now == nil {
-		opts.Now = sinceBoot
+		opts.Now = Instant
 	}
 	return &Keeper{store: s, opts: opts, leases: map[*Lease]struct{}{}}
 }
@@ -234,3 +234,7 @@ func (k *Keeper) lost(l *Lease, cause error) {
 		k.opts.Lost(l.held, cause)
 	}
 }
+
+// Instant is the clock of leases: it never goes back, and runs while the machine is
+// suspended.
+func Instant() time.Duration { return sinceBoot() }
