@@ -13,7 +13,7 @@ if excess > 0 then
     if not till or now >= tonumber(till) then
       redis.call('HDEL', KEYS[1], all[i])
       excess = excess - 1
-    else
+    elseif all[i] ~= ARGV[1] then
       others[#others + 1] = {all[i], tonumber(written)}
     end
   end
