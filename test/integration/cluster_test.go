@@ -155,7 +155,7 @@ func (c *cluster) eventually(what string, check func(ctx context.Context) error)
 	}
 }
 
-// recorder notes the writes of the operator.
+// recorder notes the writes of the operator that were not refused as outdated.
 type recorder struct {
 	mu   sync.Mutex
 	list []string
@@ -163,12 +163,14 @@ type recorder struct {
 
 func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		if req.Method != http.MethodGet {
+		res, err := next.RoundTrip(req)
+		// What was decided on an old state is refused, and writes nothing.
+		if req.Method != http.MethodGet && (err != nil || res.StatusCode != http.StatusConflict) {
 			r.mu.Lock()
 			r.list = append(r.list, fmt.Sprintf("%s %s", req.Method, req.URL.Path))
 			r.mu.Unlock()
 		}
-		return next.RoundTrip(req)
+		return res, err
 	})
 }
 
