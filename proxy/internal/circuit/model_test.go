@@ -366,6 +366,7 @@ func TestT17_AgainstTheModel(t *testing.T) {
 		b := defaults()
 		b.HalfOpenMaxCalls, b.SuccessThreshold = 1+int(seed%3), 1+int(seed%2)
 		b.ConsecutiveFailures = []int{5, 100}[seed%2]
+		b.ProbeVerdictSeconds = []int{30, 2, 5}[seed%3]
 		b.MinDistinctAccounts, b.MinDistinctCallers = 1+int(seed%3), 1+int(seed%4)
 		x := &both{p: PolicyOf(b, 3), now: time.Unix(1_800_000_000, 0), b: Breaker{Salt: seed}}
 		x.m = model{p: x.p, salt: seed, seen: map[string]time.Time{}, probes: map[*modelPermit]time.Time{}, period: 1}
@@ -494,6 +495,6 @@ func FuzzBreaker(f *testing.F) {
 func fuzzed(config uint8) bundle.Breaker {
 	b := defaults()
 	b.HalfOpenMaxCalls, b.SuccessThreshold = 1+int(config>>2&3), 1+int(config>>4&1)
-	b.ConsecutiveFailures, b.MinSamples = 1+int(config>>5), 5
+	b.ConsecutiveFailures, b.MinSamples, b.ProbeVerdictSeconds = 1+int(config>>5), 5, 3
 	return b
 }

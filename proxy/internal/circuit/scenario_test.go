@@ -205,8 +205,11 @@ func TestT08_ProbeWithoutVerdict(t *testing.T) {
 		r.is(Open)
 	})
 	t.Run("nobody asks for a long time", func(t *testing.T) {
-		r, _ := lapse(t)
-		r.clock.step(time.Hour)
+		r := newRig(t, defaults(), 3)
+		r.opens()
+		r.halfOpens()
+		r.permit("x")
+		r.clock.step(time.Hour) // it was given up, and the open time is over, too
 		r.permit("y").Event()
 	})
 }

@@ -137,7 +137,7 @@ var (
 	anchorGone  = Client{http.StatusBadRequest, failure.PreviousResponseNotFound, ""}
 	rateLimited = Client{http.StatusTooManyRequests, failure.RateLimitExceeded, ""}
 	usedUp      = Client{http.StatusTooManyRequests, failure.UsageLimitReached, ""}
-	busy        = Client{http.StatusServiceUnavailable, failure.UpstreamError, ""}
+	busy        = Client{http.StatusServiceUnavailable, failure.UpstreamUnavailable, ""}
 	broken      = Client{http.StatusBadGateway, failure.UpstreamError, ""}
 	incomplete  = Client{http.StatusBadGateway, failure.StreamIncomplete, ""}
 	garbled     = Client{http.StatusBadGateway, failure.UpstreamProtocol, ""}

@@ -21,20 +21,19 @@ func TestTableKeepsItsRules(t *testing.T) {
 			names[name] = true
 		}
 		for why, broken := range map[string]bool{
-			"an unknown outcome runs again":                e.Unknown && e.Retry != outcome.RetryNever,
-			"the caller's evidence counts":                 e.Blame == outcome.BlameClient && e.Route != outcome.RouteNeutral,
-			"our own evidence counts":                      e.Blame == outcome.BlameProxy && (e.Route != outcome.RouteNeutral || e.Probe != outcome.ProbeNeutral),
-			"our own or the caller's end touches accounts": (e.Blame == outcome.BlameProxy || e.Blame == outcome.BlameClient) && e.Account != outcome.AccountNone,
-			"an account's evidence counts at once":         e.Blame == outcome.BlameAccount && e.Route == outcome.RouteCounted,
-			"what counts is no failure of a probe":         e.Route == outcome.RouteCounted && e.Probe != outcome.ProbeFailure,
-			"a failure of a probe does not count":          e.Probe == outcome.ProbeFailure && e.Route != outcome.RouteCounted,
-			"a success is no success of a probe":           e.Route == outcome.RouteSuccess && e.Probe != outcome.ProbeSuccess,
-			"401 reaches a client":                         e.ClientStatus == http.StatusUnauthorized,
-			"413 reaches a client":                         e.ClientStatus == http.StatusRequestEntityTooLarge,
-			"429 without the account's word":               e.ClientStatus == http.StatusTooManyRequests && e.Blame != outcome.BlameAccount,
-			"an own code without a status":                 e.ClientCode != "" && e.ClientStatus == 0,
-			"a code that nobody knows": e.ClientCode != "" && e.ClientCode != failure.UpstreamError &&
-				failure.New(e.ClientCode, "").Status != e.ClientStatus,
+			"an unknown outcome runs again":                 e.Unknown && e.Retry != outcome.RetryNever,
+			"the caller's evidence counts":                  e.Blame == outcome.BlameClient && e.Route != outcome.RouteNeutral,
+			"our own evidence counts":                       e.Blame == outcome.BlameProxy && (e.Route != outcome.RouteNeutral || e.Probe != outcome.ProbeNeutral),
+			"our own or the caller's end touches accounts":  (e.Blame == outcome.BlameProxy || e.Blame == outcome.BlameClient) && e.Account != outcome.AccountNone,
+			"an account's evidence counts at once":          e.Blame == outcome.BlameAccount && e.Route == outcome.RouteCounted,
+			"what counts is no failure of a probe":          e.Route == outcome.RouteCounted && e.Probe != outcome.ProbeFailure,
+			"a failure of a probe does not count":           e.Probe == outcome.ProbeFailure && e.Route != outcome.RouteCounted,
+			"a success is no success of a probe":            e.Route == outcome.RouteSuccess && e.Probe != outcome.ProbeSuccess,
+			"401 reaches a client":                          e.ClientStatus == http.StatusUnauthorized,
+			"413 reaches a client":                          e.ClientStatus == http.StatusRequestEntityTooLarge,
+			"429 without the account's word":                e.ClientStatus == http.StatusTooManyRequests && e.Blame != outcome.BlameAccount,
+			"an own code without a status":                  e.ClientCode != "" && e.ClientStatus == 0,
+			"a code that nobody knows":                      e.ClientCode != "" && failure.New(e.ClientCode, "").Status != e.ClientStatus,
 			"B111: rewritten to a code that ends a session": e.Rewrite == "server_is_overloaded" || e.Rewrite == "slow_down",
 		} {
 			if broken {
