@@ -23,8 +23,6 @@ type laterField struct {
 // effective deletes its line; the condition FullyEffective follows.
 var later = map[string][]laterField{
 	v1alpha1.KindAccountPool: {
-		{path: "spec.accounts[*].oauth.clientID"},
-		{path: "spec.accounts[*].oauth.tokenURL"},
 		{path: "spec.capacityScope", unless: []string{string(v1alpha1.CapacityPerReplica)}},
 	},
 	v1alpha1.KindCircuitPolicy: {

@@ -27,10 +27,7 @@ func TestNotYetEffective(t *testing.T) {
 			pool("accounts: [{name: a, priority: 1, limits: {maxConcurrent: 1, requestsPerMinute: 1, tokensPerMinute: 1}}, {name: b, weight: 0}], " +
 				"quotas: [{name: q}], strategy: {type: FillFirst}"), nil,
 		},
-		"oauth that is not refreshed": {
-			pool("accounts: [{name: a, oauth: {clientID: x, tokenURL: 'https://a.b'}}]"),
-			[]string{"spec.accounts[*].oauth.clientID", "spec.accounts[*].oauth.tokenURL"},
-		},
+		"oauth":       {pool("accounts: [{name: a, oauth: {clientID: x, tokenURL: 'https://a.b'}}]"), nil},
 		"PerReplica":  {pool("capacityScope: PerReplica"), nil},
 		"Partitioned": {pool("capacityScope: Partitioned"), []string{"spec.capacityScope"}},
 
@@ -78,7 +75,7 @@ func TestNotYetEffectiveOfFullManifests(t *testing.T) {
 			}
 		}
 	}
-	for kind, least := range map[string]int{v1alpha1.KindAccountPool: 2, v1alpha1.KindCircuitPolicy: 4, v1alpha1.KindBridgePolicy: 4} {
+	for kind, least := range map[string]int{v1alpha1.KindCircuitPolicy: 4, v1alpha1.KindBridgePolicy: 4} {
 		if got[kind] < least {
 			t.Errorf("%s: %d fields, want at least %d: a path of the table names no field", kind, got[kind], least)
 		}
