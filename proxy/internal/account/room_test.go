@@ -315,6 +315,7 @@ func TestTurnThatGoesToAnotherAccountKeepsItsPermit(t *testing.T) {
 		if s := at(r, bulkhead.Media); s.Inflight != 1 || s.Queued != 1 {
 			t.Errorf("%+v", s)
 		}
+		acquire(t, r, Want{Only: "a", Permit: permit}).Release() // nor does it wait for its own lane
 		busy.Release()
 		expect(t, "the turn under way", again, "b")
 		if again.lease.Permit() != permit {
@@ -358,6 +359,21 @@ func TestPlaceInTheQueueGoesToTheSmallClient(t *testing.T) {
 		active.Release()
 		empty(t, r)
 	})
+}
+
+// The time of a turn ends in the moment in which it is served.
+func TestTurnThatWasServedIsNotTooLate(t *testing.T) {
+	r := registry(bounded(runtime("", enabled("a", 1)), lane(bulkhead.HTTP, 10, 3)))
+	held := acquire(t, r, Want{})
+	_, waiting := r.enter(Want{})
+	held.Release()
+	r.expire(waiting)
+	if o := <-waiting.Value.done; o.lease == nil {
+		t.Errorf("got %v", o.refuse)
+	} else {
+		o.lease.Release()
+	}
+	empty(t, r)
 }
 
 func TestRetryAfterTellsHowFastRoomComesFree(t *testing.T) {
@@ -490,10 +506,11 @@ func TestEveryWaitIsObserved(t *testing.T) {
 			t.Error("served")
 		}
 		held.Release()
-		wantWaits := []string{"HTTP 0s", "HTTP 30s", "Media 0s", "HTTP 0s", "HTTP 0s"}
+		permit := acquire(t, r, Want{Lane: bulkhead.Media}).Permit()
+		refused(t, r, Want{Only: "b", Permit: permit}) // in the lane that it is in
+		wantWaits := []string{"HTTP 0s", "HTTP 30s", "Media 0s", "HTTP 0s", "HTTP 0s", "Media 0s", "Media 0s"}
 		if want := []string{failure.QueueTimeout, failure.BulkheadFull}; !slices.Equal(seen.rejected, want) || !slices.Equal(seen.waits, wantWaits) {
 			t.Errorf("rejected %q, waits %q", seen.rejected, seen.waits)
 		}
-		empty(t, r)
 	})
 }
