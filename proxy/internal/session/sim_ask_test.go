@@ -46,6 +46,7 @@ type simAsk struct {
 	moved   bool
 	recall  bool // answered from a transcript
 	judged  bool // how its session ended it
+	mended  bool // its session knows the calls that its anchor left open
 }
 
 func (a *simAsk) client() string { return a.talk.client }
@@ -158,7 +159,11 @@ func (a *simAsk) move(address string) {
 	}
 	a.detach()
 	a.proc = target
-	s.soon(target, a.id+" goes elsewhere", func() { a.submit(target, true) })
+	s.soon(target, a.id+" goes elsewhere", func() {
+		if !a.ended { // who is gone takes the forward along
+			a.submit(target, true)
+		}
+	})
 }
 
 // vanish: the client is gone.

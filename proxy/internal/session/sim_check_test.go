@@ -193,6 +193,7 @@ func (sa *simActor) checkSends(b simBefore) {
 		sa.check.sends[f] = f.dispatches
 		ask := s.asks[f.turn.ID]
 		ask.sent = append(ask.sent, s.now)
+		ask.mended = (!sa.own.kept || sa.owns()) && sa.record.Anchor.is(f.plan.Anchor)
 		sa.check.plans[f.turn.ID] = f.plan
 		p, where := f.plan, sa.name+" sends "+f.name()
 		s.log("    %s: %s, anchor %q %s, from %d, whole %t, probe %t", where, p.Class, p.Anchor, p.Provenance, p.From, p.Whole, f.probe)

@@ -21,7 +21,7 @@ func (u *simUpstream) answer(r *simRun) {
 	case orphan(u.context(r)):
 		r.refuse(`{"type":"invalid_request_error","message":"No tool call found for function call output","param":"input"}`, "orphan", 400)
 	case len(u.unanswered(r)) > 0:
-		s.must(!r.injected || r.guessed, "an interrupted tool is answered", "%s on %s", r.ask.id, r.anchor)
+		s.must(!r.ask.mended || r.guessed || r.ask.foreign, "an interrupted tool is answered", "%s on %s", r.ask.id, r.anchor)
 		r.refuse(`{"type":"invalid_request_error","message":"No tool output found for function call x.","param":"input"}`, "orphan", 400)
 	case s.fault(0.35), u.moody() && s.fault(0.8):
 		u.trouble(r)
