@@ -67,11 +67,12 @@ var boards = map[string]func(subject){
 		s.notes("b")
 	},
 	"a full board takes the new and loses the oldest": func(s subject) {
-		s.note("b", "over", "", time.Second)
 		s.note("b", "oldest", "", time.Hour)
-		s.advance(2 * time.Second)
+		s.advance(time.Second)
 		s.note("b", "old", "", time.Hour)
 		s.advance(time.Second)
+		s.note("b", "over", "", time.Second)
+		s.advance(2 * time.Second)
 		for i := range MaxNotes - 2 {
 			s.note("b", fmt.Sprintf("n%03d", i), "", time.Hour)
 		}
@@ -175,6 +176,16 @@ func TestForeignNotesBreakNobody(t *testing.T) {
 		must(t, s.PutNote(t.Context(), "b", "n", nil, life))
 		if n := c.HLen(t.Context(), s.board("b")).Val(); n != 1 {
 			t.Errorf("%d left", n)
+		}
+	})
+	t.Run("a note is not lost to those of a clock that went back", func(t *testing.T) {
+		s := srv.store(t)
+		for i := range MaxNotes {
+			must(t, c.HSet(t.Context(), s.board("b"), fmt.Sprint("f", i), "9000000000000 9000000000000 x").Err())
+		}
+		must(t, s.PutNote(t.Context(), "b", "n", nil, life))
+		if n := c.HLen(t.Context(), s.board("b")).Val(); n != MaxNotes || !c.HExists(t.Context(), s.board("b"), "n").Val() {
+			t.Errorf("%d notes, and not the new one", n)
 		}
 	})
 	t.Run("a board of another type", func(t *testing.T) {

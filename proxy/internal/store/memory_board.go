@@ -32,6 +32,9 @@ func (m *memory) PutNote(ctx context.Context, name, note string, value []byte, l
 	if !ok {
 		b = newShelf[string, memoryNote](MaxNotes, nil)
 	}
+	if len(b.items) >= MaxNotes {
+		b.all(now) // what is over goes before what lives
+	}
 	b.put(note, memoryNote{bytes.Clone(value), now}, now, life)
 	left := life // of the note that lives longest
 	for _, n := range b.all(now) {
