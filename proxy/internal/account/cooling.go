@@ -186,7 +186,7 @@ func (cs coolDowns) succeeded(began, now time.Time) bool {
 	ended := false
 	for reason, c := range cs {
 		switch {
-		case byHuman(reason):
+		case byHuman(reason) && c.runs(now):
 			continue
 		case reason == ReasonConnectFailed, byLimit(reason) && began.After(c.since):
 			ended = ended || c.runs(now)
