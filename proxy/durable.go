@@ -13,7 +13,7 @@ import (
 
 // openStore opens the store that replicas share; nil = what sessions know lives
 // in the memory of this process.
-func openStore(o Options, rt *config.Runtime, others *peers) (store.Store, store.Holder, error) {
+func openStore(o Options, rt *config.Runtime, others *peers) (store.Backend, store.Holder, error) {
 	if rt.Bundle.Store.Type != bundle.StoreRedis {
 		return nil, store.Holder{}, nil
 	}
@@ -36,4 +36,14 @@ func standalone(o Options) string {
 		return rand.Text()
 	}
 	return host + "/" + o.Listen
+}
+
+// closeStore frees the store's connections, after all that uses it has ended.
+func (p *process) closeStore() {
+	if p.store == nil {
+		return
+	}
+	if err := p.store.Close(); err != nil {
+		p.log.Debug("Closing the store", "error", err)
+	}
 }

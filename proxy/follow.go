@@ -31,6 +31,10 @@ func (p *process) apply(rt *config.Runtime) {
 		return
 	}
 	p.accounts.Update(rt)
+	p.routes.Update(rt.Bundle.Circuit.Breaker, len(rt.Bundle.Pool.Accounts))
+	if p.store != nil {
+		p.store.SetPassword(rt.Credentials.StorePassword)
+	}
 	p.runtime.Store(rt)
 	p.resetCircuits(rt)
 	p.metrics.ConfigReloaded(telemetry.ResultOK)
@@ -77,6 +81,7 @@ func (p *process) snapshot() report.Snapshot {
 		Sessions:       reported(p.bridge.Overview()),
 		Accounts:       reportedAccounts(p.accounts.States()),
 		Lanes:          reportedLanes(p.accounts.Lanes()),
+		Routes:         reportedRoutes(p.routes.States()),
 		MinInterval:    time.Duration(rt.Bundle.Reporting.MinIntervalSeconds) * time.Second,
 		NumbersOmitted: rt.Bundle.Reporting.Mode == reportingMetrics,
 	}

@@ -70,4 +70,9 @@ func (p *process) resetCircuits(rt *config.Runtime) {
 	}
 	p.reset = token
 	p.bridge.ResetCircuits(token)
+	for _, route := range p.routes.States() {
+		if err := p.routes.Reset(route.Key, "annotation"); err != nil {
+			p.log.Error("Resetting a circuit failed", "error", err) // it names itself
+		}
+	}
 }

@@ -18,8 +18,10 @@ import (
 	"github.com/causeway-dev/causeway/api/version"
 	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
+	"github.com/causeway-dev/causeway/proxy/internal/circuit"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
 	"github.com/causeway-dev/causeway/proxy/internal/server"
+	"github.com/causeway-dev/causeway/proxy/internal/store"
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
 )
 
@@ -88,11 +90,16 @@ type process struct {
 	rejected atomic.Pointer[config.Rejected]
 	accounts *account.Registry
 	metrics  *telemetry.Metrics
-	bridge   *bridge.Bridge
-	server   *server.Server
-	serving  atomic.Bool
-	watch    *server.Health
-	peers    *peers // nil = there are none
+	routes   *circuit.Routes
+	// store is what replicas share, and holder this process in it; nil = nothing.
+	store   store.Backend
+	holder  store.Holder
+	sharing *sharing
+	bridge  *bridge.Bridge
+	server  *server.Server
+	serving atomic.Bool
+	watch   *server.Health
+	peers   *peers // nil = there are none
 	// reset is the last value under which circuits were closed. After the start
 	// it belongs to follow.
 	reset string
@@ -103,14 +110,16 @@ type process struct {
 func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 	p := &process{options: o, peers: others, log: o.Logger, accounts: account.NewRegistry(clock.RealClock{}),
 		metrics: telemetry.NewMetrics(version.Version), changed: func() {}}
+	p.routes = p.newRoutes()
 	p.accounts.Update(rt)
+	p.routes.Update(rt.Bundle.Circuit.Breaker, len(rt.Bundle.Pool.Accounts))
 	p.runtime.Store(rt)
-	shared, holder, err := openStore(o, rt, others)
-	if err != nil {
+	var err error
+	if p.store, p.holder, err = openStore(o, rt, others); err != nil {
 		return nil, err
 	}
-	p.bridge = bridge.New(bridge.Options{Logger: o.Logger, Accounts: p.accounts, Metrics: p.metrics, Router: p.router(),
-		Store: shared, Holder: holder})
+	p.bridge = bridge.New(bridge.Options{Logger: o.Logger, Accounts: p.accounts, Routes: p.routes, Metrics: p.metrics, Router: p.router(),
+		Store: p.store, Holder: p.holder})
 	p.server, err = server.New(server.Options{
 		Logger: o.Logger, Runtime: &p.runtime, Accounts: p.accounts, Turns: p.bridge, Metrics: p.metrics,
 	})
@@ -120,10 +129,11 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 	if err := p.receive(); err != nil {
 		return nil, err
 	}
-	p.watch = p.health(shared)
+	p.watch = p.health(p.store)
 	p.resetCircuits(rt) // of what the store remembers
 	p.watchSessions()
 	p.watchLanes()
+	p.watchRoutes()
 	p.metrics.WatchAccounts(account.AllStates(), func() []string {
 		states := p.accounts.States()
 		names := make([]string, len(states))

@@ -73,13 +73,16 @@ func (p *process) run(ctx context.Context) error {
 	// hours, in which credentials change.
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
+	p.sharing = p.startSharing(ctx)
 	p.startReport(background, &tasks)
 	tasks.Go(func() { p.follow(background) })
 	p.watch.Begin(ctx)
 	tasks.Go(func() { p.watch.Run(background) })
 	if p.peers != nil {
 		tasks.Go(func() { p.followPeers(background) })
+		tasks.Go(func() { p.divide(background) })
 	}
+	tasks.Go(func() { p.pollUsage(background) })
 	open.serve()
 	p.serving.Store(true)
 	rt := p.runtime.Load()
@@ -120,6 +123,8 @@ func (p *process) stop(ctx context.Context, open *ports) {
 	}()
 	// Ends sessions as their turns end; when ctx ends, with their turns.
 	p.bridge.Close(ctx)
+	p.sharing.stop()
+	p.closeStore()
 	if p.server.Live().Wait(ctx) != nil {
 		last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 		defer cancelLast()

@@ -38,7 +38,7 @@ type Options struct {
 	// MaxSessions bounds the sessions in memory; 0 = session.DefaultMaxSessions.
 	MaxSessions int
 	// Store holds what outlives sessions, and Holder is this process in it; nil =
-	// the memory of this process. Close closes it.
+	// the memory of this process. Who opened it closes it, after Close.
 	Store  store.Store
 	Holder store.Holder
 	// Router knows the other replicas; nil = there are none.

@@ -60,9 +60,6 @@ func (d *durable) close(ctx context.Context, log *slog.Logger) {
 	d.stop()
 	<-d.ended
 	d.outbox.Close()
-	if err := d.store.Close(); err != nil {
-		log.Debug("Closing the store", "error", err)
-	}
 }
 
 func (d *durable) state() telemetry.StoreState {

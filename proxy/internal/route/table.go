@@ -49,6 +49,19 @@ func (t *Table) Len() int {
 	return len(t.members)
 }
 
+// Rank is the place of this replica among all, from 0, and how many they are. One
+// that is not in its own table counts itself as the last.
+func (t *Table) Rank() (rank, replicas int) {
+	if t == nil {
+		return 0, 1
+	}
+	if !t.contains(t.self) {
+		return len(t.members), len(t.members) + 1
+	}
+	rank, _ = slices.BinarySearchFunc(t.members, t.self, func(m Member, pod string) int { return cmp.Compare(m.Pod, pod) })
+	return rank, len(t.members)
+}
+
 // Owner is the member that should hold the session of a key, and whether that
 // is this replica. A replica that is not in its own table, because it is not
 // ready yet or no longer, keeps what it gets.

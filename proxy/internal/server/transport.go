@@ -46,6 +46,9 @@ func (t *transports) of(rt *config.Runtime) *http.Transport {
 	return t.current
 }
 
+// Upstream is the transport to the upstream under a configuration.
+func (s *Server) Upstream(rt *config.Runtime) http.RoundTripper { return s.upstream.of(rt) }
+
 func (t *transports) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -150,9 +150,11 @@ const (
 	StoreAlias
 	// StoreTranscript reads the answer of a finished turn.
 	StoreTranscript
+	// StoreShare exchanges what replicas tell each other besides sessions.
+	StoreShare
 )
 
-var storeOpNames = []string{"claim", "save", "alias", "transcript"}
+var storeOpNames = []string{"claim", "save", "alias", "transcript", "share"}
 
 func (o StoreOp) String() string { return nameIn(storeOpNames, int(o)) }
 

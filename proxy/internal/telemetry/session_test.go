@@ -123,7 +123,7 @@ func TestNamesLeadBack(t *testing.T) {
 	for _, set := range [][2]int{ // constants and names go in step
 		{int(StrikeIdleTimeout), len(strikeNames)}, {int(SuppressedOwner), len(suppressionNames)},
 		{int(ProbeReturned), len(probeNames)}, {int(RetiredFailedAgain), len(retireNames)}, {int(ProofTranscript), len(proofNames)},
-		{int(StoreTranscript), len(storeOpNames)}, {int(ForwardRejected), len(forwardNames)},
+		{int(StoreShare), len(storeOpNames)}, {int(ForwardRejected), len(forwardNames)},
 	} {
 		if set[0]+1 != set[1] {
 			t.Errorf("the last constant is %d of %d", set[0], set[1])
