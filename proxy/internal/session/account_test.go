@@ -27,8 +27,11 @@ func (l *listening) Acquire(ctx context.Context, w account.Want) (*account.Lease
 	return l.Registry.Acquire(ctx, w)
 }
 
-func (l *listening) Eventless(name string)    { l.note("eventless " + name); l.Registry.Eventless(name) }
-func (l *listening) Lacks(name, model string) { l.note("lacks " + model); l.Registry.Lacks(name, model) }
+func (l *listening) Eventless(name string) { l.note("eventless " + name); l.Registry.Eventless(name) }
+func (l *listening) Lacks(name, model string) {
+	l.note("lacks " + model)
+	l.Registry.Lacks(name, model)
+}
 func (l *listening) Observe(name string, u account.Usage) {
 	l.note("usage")
 	l.Registry.Observe(name, u)

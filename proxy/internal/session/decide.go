@@ -62,6 +62,7 @@ const (
 	DeliverConnect                        // no connection
 	DeliverBudget                         // the turn's own budget is spent
 	DeliverGarbage                        // what came is no response
+	DeliverTooLarge                       // the upstream does not read so much
 	DeliverLocal                          // the proxy ends
 	DeliverNothing                        // nobody is there
 )
@@ -150,6 +151,9 @@ func decide(e Evidence, t TurnState, kind outcome.Kind, effect outcome.Effect) V
 	case FactFault:
 		return fault(e, t, kind, effect)
 	case FactEnded:
+		if kind == outcome.TooLarge {
+			return Verdict{Row: "too_large", Retire: true, Client: DeliverTooLarge}
+		}
 		return ended(e, t)
 	case FactFirstEventTimeout:
 		return silent(e, t)

@@ -202,6 +202,7 @@ func TestDecideRows(t *testing.T) {
 		{"Scenario 62: silence on a delta", with(Fact{Kind: FactFirstEventTimeout}), delta, Verdict{Row: "silent", Strike: StrikeSilence, Retire: true, Client: DeliverSilence}},
 		{"limit", with(Fact{Kind: FactFault, Fault: faults["limit"]}), whole, Verdict{Row: "account_fault", Account: outcome.AccountCoolDown, Recovery: RecoverOtherAccount, Client: DeliverFault}},
 		{"limit after created", with(Fact{Kind: FactCreated}, Fact{Kind: FactFault, Fault: faults["limit"]}), whole, Verdict{Row: "account_fault", Account: outcome.AccountCoolDown, Client: DeliverFault}},
+		{"B63: a frame that the upstream does not read", with(Fact{Kind: FactEnded, End: &upstream.Ended{Cause: upstream.CauseAbrupt, Code: 1009}}), whole, Verdict{Row: "too_large", Retire: true, Client: DeliverTooLarge}},
 		{"Scenario 25: deterministic error", with(Fact{Kind: FactFault, Fault: faults["bad request"]}), whole, Verdict{Row: "fault", Client: DeliverFault}},
 		{"dial failed", []Fact{{Kind: FactDialFailed}}, whole, Verdict{Row: "not_sent", Retire: true, Recovery: RecoverRedial, Client: DeliverConnect}},
 		{"dial failed again", []Fact{{Kind: FactDialFailed}}, TurnState{Plan: whole.Plan, Redialed: true}, Verdict{Row: "not_sent", Retire: true, Recovery: RecoverOtherAccount, Client: DeliverConnect}},

@@ -32,6 +32,8 @@ var ends = map[ClientResult]struct{ code, reason, message string }{
 		"The request took longer than its deadline allows."},
 	DeliverGarbage: {failure.UpstreamProtocol, "garbage",
 		"The upstream sent something that is no response event; the outcome is unknown."},
+	DeliverTooLarge: {failure.PayloadTooLarge, "upstream_frame",
+		"The request is larger than the upstream reads: send less of the conversation, or smaller images."},
 	DeliverLocal: {failure.Draining, "drain",
 		"This proxy is going away; send the request again."},
 }
@@ -53,7 +55,9 @@ func clientFailure(f *flight, v Verdict, e Evidence, now time.Time) *failure.Fai
 		end.reason = cutReason(e)
 	}
 	options := []failure.Option{failure.Reason(end.reason)}
-	if v.Client != DeliverAnchorGone && v.Client != DeliverLocal && v.Client != DeliverDuplicate {
+	switch v.Client {
+	case DeliverAnchorGone, DeliverLocal, DeliverDuplicate, DeliverTooLarge:
+	default:
 		options = append(options, failure.Dispatched(dispatchWords[e.dispatch()]))
 	}
 	if !f.limit.At.IsZero() {
