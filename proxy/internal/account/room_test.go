@@ -361,6 +361,65 @@ func TestPlaceInTheQueueGoesToTheSmallClient(t *testing.T) {
 	})
 }
 
+func TestTurnsOwnTimeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registry(bounded(runtime("", enabled("a", 1)), lane(bulkhead.HTTP, 1, 3)))
+		held := acquire(t, r, Want{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := r.Acquire(ctx, Want{})
+		if f := asFailure(t, err); f.Code != failure.QueueTimeout || f.Reason != "lane_capacity" || f.LimitScope != "http" {
+			t.Errorf("%+v", f)
+		}
+		// A turn that has its place in the lane can only miss the account.
+		if f := refused(t, r, Want{Permit: held.Permit()}); f.Code != failure.QueueTimeout || f.LimitScope != "account" {
+			t.Errorf("%+v", f)
+		}
+		held.Permit().Release()
+		held.Release()
+		empty(t, r)
+	})
+}
+
+func TestNoTimerRunsForTurnsThatAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registry(bounded(runtime("", enabled("a", 1), enabled("b", 1)), lane(bulkhead.HTTP, 10, 3)))
+		r.CoolDown("b", time.Now().Add(time.Hour), ReasonQuotaExhausted)
+		held := acquire(t, r, Want{})
+		refused(t, r, Want{})
+		if r.wake != nil {
+			t.Error("a timer runs after the lane's patience has ended")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := r.Acquire(ctx, Want{}); err == nil || r.wake != nil {
+			t.Errorf("after the turn's own time: %v, timer %v", err, r.wake)
+		}
+		held.Release()
+		empty(t, r)
+	})
+}
+
+// The turn that gets the room uses up what the next one needs.
+func TestRoomThatIsFreeAndNotYetAllowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := enabled("a", 1)
+		a.RequestsPerMinute = 12 // two at once, then one in 5 s
+		r := registry(runtime("", a))
+		began := time.Now()
+		held := acquire(t, r, Want{})
+		first, second := wait(t.Context(), r, Want{}), wait(t.Context(), r, Want{})
+		held.Release()
+		expect(t, "first", first, "a")
+		first.lease.Release()
+		expect(t, "second", second, "waiting")
+		<-time.After(5*time.Second + time.Millisecond)
+		expect(t, fmt.Sprint("second, after ", time.Since(began)), second, "a")
+		second.lease.Release()
+		empty(t, r)
+	})
+}
+
 // The time of a turn ends in the moment in which it is served.
 func TestTurnThatWasServedIsNotTooLate(t *testing.T) {
 	r := registry(bounded(runtime("", enabled("a", 1)), lane(bulkhead.HTTP, 10, 3)))
