@@ -260,7 +260,7 @@ func (b *Breaker) sample(p Policy, k outcome.Kind, started bool, w who, now time
 		// Two at least: the only account of a pool cannot tell its limit from others'.
 		many := b.limits.hit(w, max(2, p.MinAccounts), now)
 		for _, l := range many {
-			b.failed(p, false, started, l.who, now)
+			b.failed(p, false, started, l, now)
 		}
 		if len(many) > 0 {
 			b.judge(p, now)

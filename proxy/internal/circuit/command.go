@@ -7,12 +7,8 @@ const hintLife = 30 * time.Second
 
 // Hint says that a sibling's circuit of the same route is open: for a while one
 // failure is enough here. What is closed stays closed; each replica decides for
-// itself.
-func (b *Breaker) Hint(now time.Time) {
-	if b.state == Closed {
-		b.hinted = now.Add(hintLife)
-	}
-}
+// itself. A circuit that closes forgets it.
+func (b *Breaker) Hint(now time.Time) { b.hinted = now.Add(hintLife) }
 
 // Force holds the circuit open or closed until a time, whatever happens. What
 // runs meanwhile counts nowhere.
@@ -28,7 +24,6 @@ func (b *Breaker) Reset(now time.Time) {
 	b.forced = nil
 	b.opened = 0
 	b.close(byReset, now)
-	b.closedAt = time.Time{}
 }
 
 // restore opens a circuit that another process left open.

@@ -165,16 +165,17 @@ const (
 
 type limit struct {
 	who
-	at time.Time
+	at      time.Time
+	counted bool
 }
 
 // limits are refusals of accounts for their own limits. Each alone is the
 // account's; many at once are the route's.
 type limits struct{ list []limit }
 
-// hit adds one and returns all of the last while if they are of at least minimum
-// accounts; what is returned is forgotten.
-func (l *limits) hit(w who, minimum int, now time.Time) []limit {
+// hit adds one. If those of the last while are of at least minimum accounts it
+// returns those of them that it has not returned before.
+func (l *limits) hit(w who, minimum int, now time.Time) []who {
 	kept := l.list[:0]
 	for _, x := range l.list {
 		if now.Sub(x.at) < limitMemory {
@@ -184,7 +185,7 @@ func (l *limits) hit(w who, minimum int, now time.Time) []limit {
 	if len(kept) == maxLimits {
 		kept = append(kept[:0], kept[1:]...)
 	}
-	l.list = append(kept, limit{w, now})
+	l.list = append(kept, limit{who: w, at: now})
 	var accounts distinct
 	for _, x := range l.list {
 		accounts.see(x.account, x.at)
@@ -192,7 +193,12 @@ func (l *limits) hit(w who, minimum int, now time.Time) []limit {
 	if len(accounts.seen) < minimum {
 		return nil
 	}
-	all := l.list
-	l.list = nil
-	return all
+	var news []who
+	for i := range l.list {
+		if !l.list[i].counted {
+			l.list[i].counted = true
+			news = append(news, l.list[i].who)
+		}
+	}
+	return news
 }

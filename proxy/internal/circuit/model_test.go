@@ -36,6 +36,7 @@ type model struct {
 type modelSample struct {
 	at              time.Time
 	start, ok, wire bool
+	counted         bool // a limit that is a failure already
 	account, caller string
 }
 
@@ -173,11 +174,12 @@ func (m *model) done(p *modelPermit, k outcome.Kind, account string, now time.Ti
 		if len(accounts) < max(2, m.p.MinAccounts) {
 			return
 		}
-		for _, l := range m.limits {
-			l.at = now
-			m.add(l, !p.event)
+		for i := range m.limits {
+			if l := m.limits[i]; !l.counted {
+				m.limits[i].counted, l.at = true, now
+				m.add(l, !p.event)
+			}
 		}
-		m.limits = nil
 	}
 	if m.hinted.After(now) || m.bad(true, now) || m.bad(false, now) {
 		m.open(now)

@@ -281,3 +281,37 @@ func TestNewestSamplesOfABusyRoute(t *testing.T) {
 		t.Errorf("opened after %d attempts, of which two in three failed", failing)
 	}
 }
+
+func TestEvidenceIsBounded(t *testing.T) {
+	var d distinct
+	var l limits
+	now := time.Unix(1_800_000_000, 0)
+	for i := range uint64(10_000) {
+		now = now.Add(time.Millisecond)
+		d.see(i, now)
+		l.hit(who{account: i, caller: i}, 2, now)
+	}
+	if len(d.seen) != maxDistinct || len(l.list) != maxLimits {
+		t.Errorf("%d sightings, %d limits", len(d.seen), len(l.list))
+	}
+	if d.since(now.Add(-time.Millisecond*(maxDistinct-1))) != maxDistinct {
+		t.Error("not the newest are kept")
+	}
+}
+
+// Few samples are no evidence, however new they are.
+func TestNewestSamplesOfAQuietRoute(t *testing.T) {
+	b := defaults()
+	b.ConsecutiveFailures = 100
+	r := newRig(t, b, 3)
+	for range 200 {
+		r.ends(outcome.OK)
+	}
+	r.clock.step(30 * time.Second)
+	for range 39 {
+		r.ends(outcome.ServerError)
+	}
+	r.is(Closed)
+	r.ends(outcome.ServerError)
+	r.is(Open)
+}

@@ -75,6 +75,14 @@ func TestT05_LimitsOfAllAccountsOpen(t *testing.T) {
 		limit(r, "b", 1)
 		r.is(Open)
 	})
+	t.Run("each counts once", func(t *testing.T) {
+		r := newRig(t, defaults(), 3)
+		for i := range 5 { // the first counts with the second
+			r.is(Closed)
+			limit(r, fmt.Sprint("account", i%3), 1)
+		}
+		r.is(Open)
+	})
 	t.Run("of one only", func(t *testing.T) {
 		r := newRig(t, defaults(), 3)
 		limit(r, "a", 40)
@@ -503,6 +511,19 @@ func TestT16_Forced(t *testing.T) {
 		if s := r.status(); s.Opened != 1 || s.Forced {
 			t.Errorf("%+v", s)
 		}
+	})
+	t.Run("closed, while it is closed: what runs meanwhile counts nowhere", func(t *testing.T) {
+		r := newRig(t, defaults(), 3)
+		r.ends(outcome.OK)
+		if err := r.routes.ForceClosed(route.String(), 10*time.Second, "alice"); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			r.ends(outcome.ServerError)
+		}
+		r.clock.step(10 * time.Second)
+		r.ends(outcome.ServerError)
+		r.is(Closed)
 	})
 	t.Run("reset", func(t *testing.T) {
 		r := newRig(t, defaults(), 3)
