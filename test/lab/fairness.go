@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,8 @@ const (
 	fairLarge = 1000
 	// fairCrowd is how many turns of the large client are under way before it counts.
 	fairCrowd = fairLarge / 2
+	// fairSettle is how long its first turns get, which all come at once.
+	fairSettle = 3 * time.Second
 )
 
 func runFairness(ctx context.Context, b *bed, s settings) (section, error) {
@@ -68,6 +71,9 @@ func besideLarge(ctx context.Context, small, large *caller, lasting time.Duratio
 	var busy sync.WaitGroup
 	busy.Go(func() { other = large.crowd(crowd, fairLarge, time.Hour, &there) })
 	err = awaitTrue(ctx, "that the large client has its turns under way", 20*time.Second, func() bool { return there.Load() >= fairCrowd })
+	if err == nil {
+		err = pause(ctx, fairSettle)
+	}
 	if err == nil {
 		one = small.crowd(ctx, fairSmall, lasting, nil)
 	}
@@ -126,7 +132,8 @@ func (c *caller) member(ctx context.Context, there *atomic.Int64) (t tally) {
 		default:
 			t.refused++
 			t.example = a
-			_ = pause(ctx, max(a.after, 100*time.Millisecond))
+			// At the earliest when it was told to, and not all at once.
+			_ = pause(ctx, time.Duration((1+rand.Float64())*float64(max(a.after, 100*time.Millisecond))))
 		}
 	}
 	return t
