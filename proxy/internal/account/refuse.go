@@ -12,6 +12,7 @@ import (
 const (
 	causeNoneEnabled    = "none_enabled"
 	causeCoolingDown    = "all_cooling_down"
+	causeRateLimited    = "rate_limited"
 	causeReauthRequired = "reauth_required"
 	causeTried          = "all_tried"
 	causeQuota          = "quota_exhausted"
@@ -24,10 +25,10 @@ const (
 const maxModelEcho = 80
 
 // refuse says why no account can take the turn, however long it waits for room;
-// nil = it is worth waiting.
-func refuse(view []Candidate, s Strategy, w Want, now time.Time) *failure.Failure {
+// nil = it is worth waiting. A cool-down that ends within patience is waited for.
+func refuse(view []Candidate, s Strategy, w Want, now time.Time, patience time.Duration) *failure.Failure {
 	for i := range view {
-		if view[i].takes(s, w) {
+		if view[i].takes(s, w) || view[i].recovers(s, w, now.Add(patience)) {
 			return nil
 		}
 	}
@@ -40,6 +41,16 @@ func refuse(view []Candidate, s Strategy, w Want, now time.Time) *failure.Failur
 		return refuseOwner(view, w, now)
 	}
 	return refusePool(view, s, w, now)
+}
+
+// recovers says whether the account could take the turn if its cool-down was over,
+// and whether that is so by a certain time.
+func (c Candidate) recovers(s Strategy, w Want, by time.Time) bool {
+	if c.State != CoolingDown || c.Until.After(by) {
+		return false
+	}
+	c.State = Usable
+	return c.takes(s, w)
 }
 
 // refuseOwner is about the one account that would do.
@@ -84,6 +95,9 @@ func refusePool(view []Candidate, s Strategy, w Want, now time.Time) *failure.Fa
 	case t.exhausted > 0 && t.cooling == 0:
 		return failure.New(failure.UsageLimitReached, "The usage limit of every account of this pool has been reached.",
 			failure.Reason(causeQuota), failure.After(t.quotaEnd.Sub(now)), failure.ResetsAt(t.quotaEnd))
+	case t.limited > 0 && t.limited == t.cooling:
+		return failure.New(failure.RateLimitExceeded, "The upstream limits the rate of every account of this pool.",
+			failure.Reason(causeRateLimited), failure.After(t.end.Sub(now)))
 	case t.cooling > 0:
 		return failure.New(failure.NoAccounts, "Every account of this pool is cooling down.",
 			failure.Reason(causeCoolingDown), failure.After(t.end.Sub(now)))
@@ -99,6 +113,8 @@ func refusePool(view []Candidate, s Strategy, w Want, now time.Time) *failure.Fa
 // tally counts why accounts are unusable.
 type tally struct {
 	tried, cooling, exhausted, rejected int
+	// limited are those that cool down for a rate limit.
+	limited int
 	// end is the earliest end of any cool-down, quotaEnd of a quota's.
 	end, quotaEnd time.Time
 }
@@ -109,6 +125,9 @@ func (t *tally) add(c *Candidate) {
 		t.tried++
 	case CoolingDown:
 		t.cooling++
+		if c.Reason == ReasonRateLimited {
+			t.limited++
+		}
 	case QuotaExhausted:
 		t.exhausted++
 		t.quotaEnd = earlier(t.quotaEnd, c.Until)

@@ -60,7 +60,7 @@ func TestRefuse(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := refuse(c.view, Strategy{Type: bundle.StrategyLeastLoaded}, c.want, now)
+			f := refuse(c.view, Strategy{Type: bundle.StrategyLeastLoaded}, c.want, now, 0)
 			if f == nil {
 				if c.code != "" {
 					t.Fatalf("waits, want %s", c.code)
@@ -80,7 +80,7 @@ func TestRefuse(t *testing.T) {
 }
 
 func TestRefuseNamesTheModel(t *testing.T) {
-	f := refuse([]Candidate{usable("a", 0, 0, "m")}, Strategy{}, Want{Model: "gpt-" + strings.Repeat("x", 4000)}, time.Unix(0, 0))
+	f := refuse([]Candidate{usable("a", 0, 0, "m")}, Strategy{}, Want{Model: "gpt-" + strings.Repeat("x", 4000)}, time.Unix(0, 0), 0)
 	if !strings.Contains(f.Message, `"gpt-xxx`) || len(f.Message) > 200 || f.Param != "model" {
 		t.Errorf("message %q, param %q", f.Message, f.Param)
 	}
@@ -88,7 +88,7 @@ func TestRefuseNamesTheModel(t *testing.T) {
 
 func TestRefuseSingleAccount(t *testing.T) {
 	s := Strategy{Type: bundle.StrategySingleAccount, SingleAccount: "b"}
-	f := refuse([]Candidate{usable("a", 0, 0), inState("b", Disabled)}, s, Want{}, time.Unix(0, 0))
+	f := refuse([]Candidate{usable("a", 0, 0), inState("b", Disabled)}, s, Want{}, time.Unix(0, 0), 0)
 	if f == nil || f.Code != failure.NoAccounts {
 		t.Errorf("the other account's room was offered: %v", f)
 	}

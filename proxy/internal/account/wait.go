@@ -173,7 +173,7 @@ func (r *Registry) refuse(w Want, now time.Time) *failure.Failure {
 			return f
 		}
 	}
-	return refuse(r.view, r.strategy, w, now)
+	return refuse(r.view, r.strategy, w, now, r.room.Limits(w.Lane).QueueTimeout)
 }
 
 // serveRoom gives away what was given back. Nothing else has changed. What a turn
@@ -252,6 +252,10 @@ func (r *Registry) full(w Want, now time.Time) *failure.Failure {
 
 // late refuses a turn that has waited too long.
 func (r *Registry) late(w Want, now time.Time) *failure.Failure {
+	r.look(now)
+	if f := refuse(r.view, r.strategy, w, now, 0); f != nil {
+		return f // it waited for a cool-down that was prolonged
+	}
 	scope := r.scope(w)
 	reason, message := "lane_capacity", "All places for such requests are taken, and the time to wait for one has ended."
 	if scope == scopeAccount {

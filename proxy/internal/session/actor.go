@@ -298,6 +298,10 @@ func (a *actor) admit(f *flight) {
 		return
 	}
 	needs, refusal := Route(a.question(f, Target{}))
+	if refusal == nil && needs.Ordered && a.ordered() >= maxOrdered {
+		refusal = failure.New(failure.BulkheadFull, "Too many turns wait for the one before them in this conversation.",
+			failure.Reason("session_queue"), failure.Scope("session"))
+	}
 	if refusal != nil && refusal.Code == failure.OwnerConflict && !f.reread && !a.services.Local {
 		a.rereadOwners(f)
 		return
@@ -318,6 +322,21 @@ func (a *actor) admit(f *flight) {
 	}
 	a.registry.alias(f.turn, a.key)
 	a.flights = append(a.flights, f)
+}
+
+// maxOrdered bounds the turns of one session that build on each other: a client has
+// one, and a second by a retry.
+const maxOrdered = 8
+
+// ordered counts the turns that wait for another one or run in its order.
+func (a *actor) ordered() int {
+	n := 0
+	for _, f := range a.flights {
+		if f.needs.Ordered && !f.gone {
+			n++
+		}
+	}
+	return n
 }
 
 // laneFor says whether a turn is better off beside this session: it needs
