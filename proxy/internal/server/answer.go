@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"strings"
+	"time"
 )
 
 // answer is a ResponseWriter that knows whether its head was sent.
@@ -13,15 +14,20 @@ type answer struct {
 	// tail are the last two bytes that were written.
 	tail  [2]byte
 	flush flusher
+	stall stall
+	// watched: the stall is.
+	watched bool
 }
 
 // flusher is what net/http's own writers are besides; looked up once, because a
 // stream is flushed with each event.
 type flusher interface{ FlushError() error }
 
-func newAnswer(w http.ResponseWriter) *answer {
+// newAnswer returns an answer whose client may take nothing for stallTime; finish
+// ends it.
+func newAnswer(w http.ResponseWriter, stallTime time.Duration) *answer {
 	f, _ := w.(flusher)
-	return &answer{ResponseWriter: w, flush: f}
+	return &answer{ResponseWriter: w, flush: f, stall: stall{control: http.NewResponseController(w), every: stallTime}}
 }
 
 // WriteHeader sends the head. An upstream's 1xx answers are for us: what it
@@ -41,14 +47,35 @@ func (a *answer) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
-	n, err := a.ResponseWriter.Write(p)
-	switch {
+	a.watch()
+	n := 0
+	for {
+		end := min(n+piece, len(p))
+		a.stall.begin()
+		m, err := a.ResponseWriter.Write(p[n:end])
+		a.stall.end()
+		if n += m; err != nil || n == len(p) {
+			a.note(p[:n])
+			return n, err
+		}
+	}
+}
+
+// watch begins with the first byte of the body.
+func (a *answer) watch() {
+	if !a.watched {
+		a.watched = true
+		a.stall.watch()
+	}
+}
+
+func (a *answer) note(p []byte) {
+	switch n := len(p); {
 	case n >= 2:
-		a.tail = [2]byte(p[n-2 : n])
+		a.tail = [2]byte(p[n-2:])
 	case n == 1:
 		a.tail = [2]byte{a.tail[1], p[0]}
 	}
-	return n, err
 }
 
 // betweenEvents says whether a stream of events can take another one.
@@ -67,6 +94,9 @@ func (a *answer) FlushError() error {
 	if a.flush == nil {
 		return http.ErrNotSupported
 	}
+	a.watch()
+	a.stall.begin()
+	defer a.stall.end()
 	return a.flush.FlushError()
 }
 

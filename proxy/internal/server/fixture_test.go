@@ -57,8 +57,8 @@ type setup struct {
 	logger   *slog.Logger // nil = one that remembers
 	// headerTime bounds a header; limit and idle are those of the listener. 0 = the
 	// usual ones.
-	headerTime, idle time.Duration
-	limit            int
+	headerTime, stallTime, idle time.Duration
+	limit                       int
 	// refuseAccepts is how often accepting a connection fails at first.
 	refuseAccepts int
 }
@@ -89,6 +89,9 @@ func start(t *testing.T, o setup) *edge {
 	}
 	if o.headerTime > 0 {
 		e.headerTime = o.headerTime
+	}
+	if o.stallTime > 0 {
+		e.stallTime = o.stallTime
 	}
 	e.serve(t, o)
 	return e

@@ -85,7 +85,8 @@ func climbs(path string) bool {
 // ServeHTTP serves the data port.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.live.Begin()()
-	c := &call{w: newAnswer(w), r: r, rt: s.runtime.Load(), id: requestID(r.Header), start: time.Now()}
+	c := &call{w: newAnswer(w, s.stallTime), r: r, rt: s.runtime.Load(), id: requestID(r.Header), start: time.Now()}
+	defer c.w.stall.finish()
 	defer s.recovered(c)
 	if s.Draining() {
 		c.w.Header().Set("Connection", "close")

@@ -71,6 +71,8 @@ type Server struct {
 	uploadIdle time.Duration
 	// headerTime bounds the arrival of a header.
 	headerTime time.Duration
+	// stallTime bounds a client's taking nothing of an answer.
+	stallTime time.Duration
 }
 
 // New returns a Server; it starts nothing.
@@ -85,14 +87,13 @@ func New(o Options) (*Server, error) {
 	return &Server{
 		log: o.Logger, runtime: o.Runtime, accounts: o.Accounts, turns: o.Turns, metrics: o.Metrics,
 		intake: reader, live: NewLive(), upstream: &transports{}, uploadIdle: defaultUploadIdle,
-		headerTime: deadline.InboundHeaderTime,
+		headerTime: deadline.InboundHeaderTime, stallTime: stallTime,
 	}, nil
 }
 
 // HTTPServer is the data port's server: HTTP/1.1 and HTTP/2 without TLS. It has
-// no write timeout, because streams last for hours; who reads a stream too
-// slowly is the business of whoever writes it. It is to serve what Listener
-// returns.
+// no write timeout, because streams last for hours; see stall. It is to serve what
+// Listener returns.
 func (s *Server) HTTPServer() *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
