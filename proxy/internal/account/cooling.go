@@ -55,11 +55,11 @@ func (cs coolDowns) deciding(now time.Time) (reason string, until time.Time) {
 // may be probed.
 func (cs coolDowns) probeDue(now time.Time) bool {
 	due := false
-	for reason, c := range cs {
+	for _, c := range cs {
 		if !c.runs(now) {
 			continue
 		}
-		if !byLimit(reason) || c.probeAt.IsZero() || c.probeAt.After(now) {
+		if c.probeAt.IsZero() || c.probeAt.After(now) { // zero for what is no limit
 			return false
 		}
 		due = true

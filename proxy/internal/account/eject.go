@@ -86,7 +86,7 @@ func limitEjections(view []Candidate, percent int) {
 	slices.SortFunc(ejected, func(a, b int) int {
 		return cmp.Or(view[b].Ejected.Compare(view[a].Ejected), strings.Compare(view[a].Name, view[b].Name))
 	})
-	afford := min(usable*percent/100, usable-1)
+	afford := usable * percent / 100
 	for _, i := range ejected {
 		if c := &view[i]; afford > 0 && spared(view, i) {
 			c.State, c.Reason, c.Until = CoolingDown, ReasonEjected, c.Ejected
