@@ -19,6 +19,7 @@ import (
 
 	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
+	"github.com/causeway-dev/causeway/test/upstream"
 )
 
 // T33: whatever is done to the data port, Kubernetes and people get their answers.
@@ -38,6 +39,47 @@ func TestT33_TheOpsPortAnswersWhenTheDataPortIsFull(t *testing.T) {
 		if status, text := p.text(t, path); status != http.StatusOK {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
+	}
+}
+
+// T03: a caller in a hurry before an upstream that is slow and well. Its errors say
+// that the limit was its own, and nobody is blamed.
+func TestT03_ACallersOwnDeadline(t *testing.T) {
+	up := upstream.Start(t, upstream.Options{Accounts: map[string]string{secretKey: "first"}, Script: upstream.Script{Rules: []upstream.Rule{
+		{Match: upstream.Match{InputContains: "slow"}, Fault: &upstream.Fault{Action: upstream.ActMute}}}}})
+	p := launch(t, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60}, nil)
+	p.configure(t, up.URL+"/v1", bundle.Drain{PodGraceSeconds: 60}, firstKey)
+	p.awaitConfiguration(t)
+	ask := func(text, timeout string) (int, http.Header, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.data+"/v1/responses",
+			strings.NewReader(`{"model":"m","stream":true,"input":"`+text+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+firstKey)
+		req.Header.Set("X-Causeway-Timeout-Ms", timeout)
+		res, err := p.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		raw, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, res.Header, string(raw)
+	}
+	for range 12 {
+		status, header, text := ask("slow", "50")
+		if status != http.StatusGatewayTimeout || !strings.Contains(text, `"deadline_source":"caller"`) || header.Get("Retry-After") != "" {
+			t.Fatalf("%d %s %v", status, text, header)
+		}
+	}
+	if status, _, text := ask("quick", "60000"); status != http.StatusOK {
+		t.Errorf("somebody was blamed: %d %s", status, text)
+	}
+	if _, text := p.text(t, "/readyz?verbose"); strings.Contains(text, "accounts can serve") {
+		t.Error("an account was blamed:", text)
 	}
 }
 

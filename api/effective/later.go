@@ -29,7 +29,6 @@ var later = map[string][]laterField{
 		{path: "spec.retryCircuit.maxAttempts"},
 		{path: "spec.retryCircuit.budgetPercent"},
 		{path: "spec.retryCircuit.retryOn"},
-		{path: "spec.deadlines.callerMaxSeconds"},
 	},
 	v1alpha1.KindBridgePolicy: {
 		{path: "spec.autoscaling"},
