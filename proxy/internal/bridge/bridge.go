@@ -232,11 +232,14 @@ func (b *Bridge) turn(ctx context.Context, req *Request) (*session.Turn, *failur
 	if req.Forwarded != nil {
 		t.Key = *req.Forwarded // the other replica has seen the client itself
 	}
+	if refusal := journal(t, req); refusal != nil {
+		return nil, refusal
+	}
 	if t.Key.Kind == affinity.KindRequest {
 		t.Transport = session.HTTP
 	}
 	limit(t, req)
-	if t.Key.Kind.Hard() {
+	if t.Key.Kind.Hard() && !t.Keyed {
 		t.Fingerprint = fingerprint(req.Body)
 	}
 	return t, nil

@@ -22,6 +22,9 @@ const (
 	ModelNotFound            = "model_not_found"
 	PreviousResponseNotFound = "previous_response_not_found"
 	NoAccounts               = "no_accounts"
+	JournalInProgress        = "journal_in_progress"
+	JournalConflict          = "journal_conflict"
+	JournalUnknown           = "journal_unknown"
 	OwnerConflict            = "continuity_owner_conflict"
 	UsageLimitReached        = "usage_limit_reached"
 	QueueTimeout             = "queue_timeout"
@@ -79,6 +82,9 @@ var kinds = map[string]kind{
 	PreviousResponseNotFound: {http.StatusBadRequest, typeInvalid, 0},
 	// Sending it again changes nothing, and of all statuses clients retry 400 least.
 	OwnerConflict:       {http.StatusBadRequest, typeInvalid, 0},
+	JournalInProgress:   {http.StatusConflict, typeInvalid, time.Second},
+	JournalConflict:     {http.StatusConflict, typeInvalid, 0},
+	JournalUnknown:      {http.StatusConflict, typeInvalid, 0},
 	NoAccounts:          {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
 	UsageLimitReached:   {http.StatusTooManyRequests, UsageLimitReached, 60 * time.Second},
 	RateLimitExceeded:   {http.StatusTooManyRequests, typeRateLimit, 5 * time.Second},

@@ -344,7 +344,7 @@ func (a *actor) ordered() int {
 // independent turn is never queued behind an unrelated one.
 func (a *actor) laneFor(f *flight) (affinity.Key, bool) {
 	modelLane := a.key.Kind == affinity.KindModelParallel // it never forks by model again
-	if f.needs.Ordered || a.key.Kind.Lane() && !modelLane {
+	if f.needs.Ordered || f.turn.Keyed || a.key.Kind.Lane() && !modelLane {
 		return affinity.Key{}, false
 	}
 	if model := f.turn.Facts.Model; !modelLane && a.record.Model != "" && model != "" && !strings.EqualFold(model, a.record.Model) {

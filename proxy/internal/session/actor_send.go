@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -167,7 +168,11 @@ func (a *actor) send(f *flight, l *link) {
 	}
 	a.dispatch(f, l, plan)
 	attempt, observer := f.attempt, a.services.Observer
+	recorded := a.journal(f)
 	a.world.beside(a, func() any {
+		if err := recorded(); err != nil {
+			return sent{l, f, attempt, err}
+		}
 		err := l.conn.Send(request)
 		if err == nil {
 			observer.RequestSent(l.transport, request.Size())
@@ -208,6 +213,8 @@ func (a *actor) sent(m sent) {
 	if f := m.flight; f.stage == stageSending && f.attempt == m.attempt {
 		if m.err == nil {
 			f.stage = stageSent
+		} else if errors.Is(m.err, errUnrecorded) {
+			a.unrecorded(f)
 		} else {
 			fact := sendFact(m.err)
 			fact.Partial = true

@@ -97,8 +97,8 @@ func Outcome(e Evidence) store.TurnState {
 // earlierTurns are the recorded turns of a session, the newest last.
 type earlierTurns struct{ turns []Earlier }
 
-// maxEarlier bounds them; a client repeats its last turn, not one of yesterday.
-const maxEarlier = 16
+// maxEarlier bounds them, as the store does.
+const maxEarlier = store.MaxTurns
 
 func (t *earlierTurns) find(fingerprint string) *Earlier {
 	for i := range t.turns {
@@ -142,6 +142,9 @@ func (t *earlierTurns) load(turns []store.Turn, now time.Time) {
 
 // answeredBefore deals with a turn that was sent before; false = it is to be run.
 func (a *actor) answeredBefore(f *flight) bool {
+	if f.turn.Keyed {
+		return a.journaled(f)
+	}
 	e := a.earlier.find(f.turn.Fingerprint)
 	if e == nil || f.turn.Fingerprint == "" {
 		return false
@@ -175,7 +178,7 @@ func (a *actor) running(fingerprint string) bool {
 
 // recordTurn begins the record of a turn that is sent now.
 func (a *actor) recordTurn(f *flight) {
-	if !a.own.valid() || f.plan.Whole || f.turn.Fingerprint == "" {
+	if !a.own.valid() || f.plan.Whole && !f.turn.Keyed || f.turn.Fingerprint == "" {
 		return
 	}
 	f.recorded = 1
@@ -193,6 +196,9 @@ func (a *actor) recordOutcome(f *flight, e Evidence) {
 		return
 	}
 	state := Outcome(e)
+	if f.turn.Keyed {
+		state = keyedOutcome(e)
+	}
 	if state == "" {
 		a.earlier.drop(f.turn.Fingerprint)
 		a.dropTurn(f.turn.Fingerprint, f.recorded)
@@ -204,10 +210,21 @@ func (a *actor) recordOutcome(f *flight, e Evidence) {
 
 func (a *actor) putTurn(f *flight, t store.Turn, begun time.Time) {
 	t.Fingerprint, t.ID, t.Attempt = f.turn.Fingerprint, f.turn.ID, f.recorded
+	if f.turn.Keyed {
+		t.Body = f.turn.BodyDigest
+	}
 	a.earlier.put(Earlier{Turn: t, Begun: begun})
 	if a.own.valid() {
-		a.services.Writer.PutTurn(a.own.held, t, turnLife)
+		a.services.Writer.PutTurn(a.own.held, t, f.turn.recordLife())
 	}
+}
+
+// recordLife is how long the turn's record and its transcript are kept.
+func (t *Turn) recordLife() time.Duration {
+	if t.Keyed {
+		return journalLife
+	}
+	return turnLife
 }
 
 func (a *actor) dropTurn(fingerprint string, attempt int) {
@@ -223,7 +240,7 @@ const turnLife = time.Hour
 // delivered: the client got the whole answer, so that nothing is kept for it.
 func (a *actor) delivered(t *Turn) {
 	e := a.earlier.find(t.Fingerprint)
-	if e == nil || e.ID != t.ID || !e.State.Final() {
+	if t.Keyed || e == nil || e.ID != t.ID || !e.State.Final() {
 		return
 	}
 	a.dropTurn(t.Fingerprint, e.Attempt)

@@ -196,8 +196,10 @@ type bench struct {
 	registry *Registry
 	dialer   *fakeDialer
 	accounts *account.Registry
-	counts   *counts
-	runtime  *config.Runtime
+	// idempotencyKey is what the next turns come with.
+	idempotencyKey string
+	counts         *counts
+	runtime        *config.Runtime
 }
 
 // pass lets the bubble's clock run.
@@ -305,6 +307,9 @@ func (b *bench) submit(thread, body string, stay bool, budget deadline.Budget) *
 	t := &Turn{ID: "turn-" + thread + "-" + strconv.FormatInt(turnCount.Add(1), 10), Header: h, Body: []byte(body), Facts: facts, Runtime: b.runtime, Out: NewOutbox()}
 	t.Key = affinity.Derive(affinity.Source{Header: h, RequestID: t.ID})
 	t.Fingerprint, t.Stay, t.Budget = body, stay, budget
+	if b.idempotencyKey != "" {
+		t.Fingerprint, t.Keyed, t.BodyDigest = "4b"+b.idempotencyKey, true, body
+	}
 	if id := facts.PreviousResponseID; id != "" {
 		owner, known, _ := b.registry.Owner(context.Background(), "", id)
 		owner.MayPass = !known

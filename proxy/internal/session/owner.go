@@ -229,6 +229,9 @@ func (a *actor) known(f *flight) recordState {
 // has sent is not sent again for not knowing it; where its response lived on a
 // socket of that owner, it cannot be, and its client hears so at once.
 func (a *actor) needsNoRecord(f *flight) bool {
+	if f.turn.Keyed {
+		return false
+	}
 	facts, owner := &f.turn.Facts, &f.turn.Owner
 	if facts.PreviousResponseID != "" {
 		gone := !owner.Stored && upstream.AnchorScope(f.turn.Runtime.Bundle.Pool.Provider.Type) == upstream.ScopeConnection

@@ -55,7 +55,7 @@ func (s *spool) flush(a *actor, f *flight) bool {
 		return false
 	}
 	if len(s.events) > 0 {
-		a.services.Writer.AppendEvents(a.own.held, f.turn.Fingerprint, f.recorded, s.stored, s.events, turnLife)
+		a.services.Writer.AppendEvents(a.own.held, f.turn.Fingerprint, f.recorded, s.stored, s.events, f.turn.recordLife())
 		s.stored += len(s.events)
 		s.events, s.bytes = nil, 0
 	}

@@ -42,6 +42,10 @@ type Turn struct {
 	// Fingerprint identifies the request within its session: the same request
 	// sent again has the same one. Empty = it is not recognised again.
 	Fingerprint string
+	// Keyed: the client sent an Idempotency-Key, which Fingerprint digests. BodyDigest
+	// tells its request from another one under the same key.
+	Keyed      bool
+	BodyDigest string
 	// Stay says that the turn is served here even if another replica owns its key:
 	// it came from there, or could not be sent there.
 	Stay bool

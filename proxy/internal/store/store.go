@@ -124,6 +124,9 @@ type Turn struct {
 	// older attempt is refused.
 	Attempt    int    `json:"attempt"`
 	ResponseID string `json:"response,omitempty"`
+	// Body digests the request of a turn whose fingerprint is a key that its client
+	// chose; empty else.
+	Body string `json:"body,omitempty"`
 	// Complete says that the transcript holds every event to the end.
 	Complete bool `json:"complete,omitempty"`
 	// Delivered says that the client got the end.
