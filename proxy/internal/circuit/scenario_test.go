@@ -239,7 +239,10 @@ func TestT09_NeutralProbesFreeTheirSlot(t *testing.T) {
 	if r.metrics.inconclusive != 2 || strings.Count(r.log.String(), "reason=ProbeInconclusive") != 2 {
 		t.Errorf("%d alarms after 12 neutral probes, want 2", r.metrics.inconclusive)
 	}
-	for range 4 {
+	ended := r.permit("x")
+	ended.Neutral()
+	ended.Event() // too late to be a verdict
+	for range 3 {
 		r.permit("x").Neutral()
 	}
 	r.permit("x").Event() // a verdict: the row is broken
@@ -249,6 +252,7 @@ func TestT09_NeutralProbesFreeTheirSlot(t *testing.T) {
 	if r.metrics.inconclusive != 3 {
 		t.Errorf("%d alarms, want 3", r.metrics.inconclusive)
 	}
+	r.is(HalfOpen)
 }
 
 func TestT10_RefusalOfTheRequestIsLife(t *testing.T) {
@@ -519,10 +523,10 @@ func TestT16_Forced(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 20 {
-			r.ends(outcome.ServerError)
+			r.ends(outcome.ConnectFailed)
 		}
 		r.clock.step(10 * time.Second)
-		r.ends(outcome.ServerError)
+		r.ends(outcome.ConnectFailed)
 		r.is(Closed)
 	})
 	t.Run("reset", func(t *testing.T) {

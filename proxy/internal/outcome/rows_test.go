@@ -121,6 +121,7 @@ func refusals(t *testing.T) []row {
 		{"T04: usage limit", body(429, `{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","plan_type":"plus","resets_at":1764500000,"resets_in_seconds":8000}}`), outcome.QuotaExhausted},
 		{"no quota", body(429, `{"error":{"message":"You exceeded your current quota.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`), outcome.QuotaExhausted},
 		{"usage not included", created(failed(`{"code":"usage_not_included","message":"To use Codex with your plan, upgrade."}`)), outcome.QuotaExhausted},
+		{"usage limit by its type", body(429, `{"error":{"type":"usage_limit_reached","code":"weekly","message":"m"}}`), outcome.QuotaExhausted},
 		{"model not of the plan", body(400, `{"detail":"The 'gpt-9-codex' model is not supported when using Codex with a ChatGPT account."}`), outcome.ModelNotForAccount},
 		{"model without room", sent(frame(`{"type":"error","status":503,"error":{"type":"server_error","message":"Selected model is at capacity. Please try a different model."}}`)), outcome.ModelAtCapacity},
 
@@ -132,6 +133,7 @@ func refusals(t *testing.T) []row {
 		{"503 with a code that says nothing", sent(frame(`{"type":"error","status":503,"error":{"type":"server_error","code":"server_error","message":"unavailable"},"headers":{"retry-after":"3"}}`)), outcome.Unavailable},
 		{"T23: 503 with the overload code", body(503, `{"error":{"message":"overloaded","type":"server_error","code":"server_is_overloaded"}}`), outcome.Overloaded},
 		{"529", body(529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), outcome.Overloaded},
+		{"overload by its type", body(503, `{"error":{"type":"overloaded_error","code":"no_capacity_in_region","message":"m"}}`), outcome.Overloaded},
 		{"529 without a body", sent(answered(t, 529, nil, "")), outcome.Overloaded},
 		{"slow down", sent(frame(`{"type":"error","status":503,"error":{"code":"slow_down","message":"Slow down"}}`)), outcome.Overloaded},
 		{"B41: overload inside a 200", created(failed(`{"code":"server_is_overloaded","message":"Our servers are currently overloaded. Please try again later."}`)), outcome.Overloaded},
