@@ -94,17 +94,10 @@ func parseAuthFile(ref v1alpha1.SecretKeyReference, value string) (Seed, *Unreso
 		// The error would quote what it stumbled over.
 		return Seed{}, invalidValue(ref, "is not a login: it looks like an auth.json and is not valid JSON of that form")
 	}
-	t := file.Tokens
-	switch {
-	case t == nil && file.APIKey != nil && *file.APIKey != "":
-		return Seed{}, invalidValue(ref, "is an auth.json with an API key and no login: use apiKey instead of oauth")
-	case t == nil || (t.AccessToken == "" && t.RefreshToken == ""):
-		return Seed{}, invalidValue(ref, "is not a login: it has neither tokens.access_token nor tokens.refresh_token")
-	case t.AccessToken != "" && !isHeaderSafe(t.AccessToken):
-		return Seed{}, invalidValue(ref, "is not a login: tokens.access_token: "+shape(t.AccessToken))
-	case t.RefreshToken != "" && !isHeaderSafe(t.RefreshToken):
-		return Seed{}, invalidValue(ref, "is not a login: tokens.refresh_token: "+shape(t.RefreshToken))
+	if what := file.flaw(); what != "" {
+		return Seed{}, invalidValue(ref, what)
 	}
+	t := file.Tokens
 	s := Seed{AccessToken: t.AccessToken, RefreshToken: t.RefreshToken, AccountID: t.AccountID}
 	if s.AccountID == "" {
 		s.AccountID = AccountIDOf(t.AccessToken, t.IDToken)
@@ -117,6 +110,23 @@ func parseAuthFile(ref v1alpha1.SecretKeyReference, value string) (Seed, *Unreso
 		s.IssuedAt = at.UTC()
 	}
 	return s, nil
+}
+
+// flaw says why the file is no login; empty = it is one.
+func (f authFile) flaw() string {
+	t := f.Tokens
+	switch {
+	case t == nil && f.APIKey != nil && *f.APIKey != "":
+		return "is an auth.json with an API key and no login: use apiKey instead of oauth"
+	case t == nil || (t.AccessToken == "" && t.RefreshToken == ""):
+		return "is not a login: it has neither tokens.access_token nor tokens.refresh_token"
+	case t.AccessToken != "" && !isHeaderSafe(t.AccessToken):
+		return "is not a login: tokens.access_token: " + shape(t.AccessToken)
+	case t.RefreshToken != "" && !isHeaderSafe(t.RefreshToken):
+		return "is not a login: tokens.refresh_token: " + shape(t.RefreshToken)
+	default:
+		return ""
+	}
 }
 
 // login resolves an OAuth account: the tokens that the operator keeps for it,

@@ -237,7 +237,7 @@ func (r *Reconciler) storing(w *world, base login.Record, g login.Grant) store {
 		})
 		if errors.Is(err, errStale) {
 			log.FromContext(ctx).Info("A token came too late: another login took the place of its own",
-				"account", w.key.Account, "generation", base.Generation)
+				"generation", base.Generation)
 			return nil
 		}
 		return err
@@ -250,7 +250,7 @@ func (r *Reconciler) store(ctx context.Context, key Key) (held bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if err := r.keeper.settle(ctx, key); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot store a token; it is kept in memory until it can be", "account", key.Account)
+		log.FromContext(ctx).Error(err, "Cannot store a token; it is kept in memory until it can be")
 		return true
 	}
 	return false
@@ -297,7 +297,7 @@ func (r *Reconciler) failed(ctx context.Context, w *world, err error) (ctrl.Resu
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return ctrl.Result{}, nil
 	default:
-		log.FromContext(ctx).V(1).Info("Cannot go on with a login", "account", w.key.Account)
+		log.FromContext(ctx).V(1).Info("Cannot go on with a login")
 		return ctrl.Result{}, err
 	}
 }

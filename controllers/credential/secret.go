@@ -162,7 +162,7 @@ func (v vault) own(ctx context.Context, key Key, h held, owners []metav1.OwnerRe
 func (v vault) patch(ctx context.Context, s *corev1.Secret, h held, patch map[string]any) error {
 	raw, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("encoding Secret %s failed", s.Name) //nolint:errorlint // the cause may quote what it holds
+		return fmt.Errorf("encoding Secret %s failed", s.Name) // the cause may quote what it holds
 	}
 	if err := v.client.Patch(ctx, s, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("patching Secret %s of version %s: %w", s.Name, h.resourceVersion, err)

@@ -49,7 +49,8 @@ func find(ctx context.Context, c client.Client, o options) (*target, error) {
 	}
 	a := &pool.Spec.Accounts[at]
 	if a.OAuth == nil {
-		return nil, fmt.Errorf("account %s has an apiKey and no login: replace apiKey by oauth.seedSecretRef in AccountPool %s first", o.account, o.pool)
+		return nil, fmt.Errorf("account %s has an apiKey and no login: replace apiKey by oauth.seedSecretRef in AccountPool %s first",
+			o.account, o.pool)
 	}
 	return &target{client: c, pool: pool, account: a, ref: a.OAuth.SeedSecretRef}, nil
 }
@@ -97,7 +98,7 @@ func (t *target) check(ctx context.Context, force bool) error {
 
 func (t *target) judge(s *corev1.Secret, force bool) error {
 	if s.Immutable != nil && *s.Immutable {
-		return fmt.Errorf("Secret %s is immutable: delete it, or name another in oauth.seedSecretRef", s.Name) //nolint:staticcheck // a kind's name
+		return fmt.Errorf("reading the target: Secret %s is immutable: delete it, or name another in oauth.seedSecretRef", s.Name)
 	}
 	value, ok := s.Data[t.ref.Key]
 	if !ok || force || strings.TrimSpace(string(value)) == "" {

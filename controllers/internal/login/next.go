@@ -109,6 +109,11 @@ func Next(f Facts, now time.Time) Step {
 	if r.RefreshToken == "" || !f.Issuer {
 		return fixed(r, f, now)
 	}
+	return refresh(r, f, now)
+}
+
+// refresh is about a login that can be refreshed.
+func refresh(r Record, f Facts, now time.Time) Step {
 	if r.Intent != nil {
 		if over := f.IntentSeen.Add(IntentLife); now.Before(over) {
 			return Step{At: over}

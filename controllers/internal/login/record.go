@@ -110,7 +110,7 @@ func Decode(data map[string][]byte) (Record, bool, error) {
 // Encode returns the content of the Secret: the record, and what others read.
 func (r Record) Encode() (map[string][]byte, error) {
 	r.Version = recordVersion
-	record, err := json.Marshal(r)
+	record, err := json.Marshal(r) //nolint:gosec // this is the one place where the token is written down
 	if err != nil {
 		return nil, errors.New("encoding a login: it holds something that JSON cannot say")
 	}

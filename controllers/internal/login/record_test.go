@@ -1,6 +1,7 @@
 package login
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/api/effective"
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
 )
@@ -53,7 +55,7 @@ func TestDecode(t *testing.T) {
 				data[recordKey] = []byte(tc.text)
 			}
 			_, ok, err := Decode(data)
-			if ok != tc.ok || err != tc.err { //nolint:errorlint // it is that very error, which quotes nothing
+			if ok != tc.ok || !errors.Is(err, tc.err) || err != nil && strings.Contains(err.Error(), canary) {
 				t.Errorf("got %v, %v", ok, err)
 			}
 		})
@@ -109,10 +111,14 @@ func TestShow(t *testing.T) {
 		"B57":                    {*fresh(trouble(Unknown, 1)), effective.LoginUncertain, v1alpha1.ReasonRefreshUncertain, "got lost"},
 		"denied, not judged yet": {*fresh(trouble(Denied, 1)), effective.LoginRefreshing, v1alpha1.ReasonRefreshing, ""},
 		"lost":                   {fresh().Lose(effective.CauseReused), effective.LoginReauth, v1alpha1.ReasonReauthRequired, "causeway-operator login"},
+		"dropped":                {fresh().Lose(effective.CauseDenied).Drop(), effective.LoginReauth, v1alpha1.ReasonReauthRequired, ""},
 		"duplicate":              {fresh().Lose(effective.CauseDuplicate), effective.LoginReauth, v1alpha1.ReasonReauthRequired, "another account has the same login"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := tc.record.Show()
+			if l.Credential.AccessToken == "" && l.Credential != (bundle.Credential{}) {
+				t.Error("something is left of a credential that has no token")
+			}
 			a := &v1alpha1.Account{Name: "a", OAuth: &v1alpha1.OAuth{SeedSecretRef: v1alpha1.SecretKeyReference{Name: "seeds", Key: "a"}}}
 			reason, message := l.Problem(a)
 			if l.State != tc.state || reason != tc.reason || !strings.Contains(message, tc.says) || len(message) > 400 {
@@ -154,6 +160,12 @@ func TestSettle(t *testing.T) {
 			t.Error("tokens of the old login took the place of the new one")
 		}
 	})
+	t.Run("another login began, after the Secret was deleted", func(t *testing.T) {
+		first := Record{}.Adopt(*seed("rt-0", ""), now).Begin("mine", ReasonFirst, now)
+		if _, ok := (Record{}).Adopt(*seed("rt-new", ""), at).Settle(*first.Intent, first.Seed, g, at); ok {
+			t.Error("tokens of the old login took the place of the new one of the same generation")
+		}
+	})
 	t.Run("an issuer that does not rotate", func(t *testing.T) {
 		got, _ := base.Settle(*base.Intent, base.Seed, Grant{AccessToken: "at-2"}, at)
 		if got.RefreshToken != "rt-1" || got.Generation != 3 {
@@ -171,6 +183,11 @@ func TestFail(t *testing.T) {
 		won, _ := base.Settle(Intent{Generation: 2, Nonce: "other"}, base.Seed, Grant{AccessToken: "at-2", RefreshToken: "rt-2"}, now)
 		if _, ok := won.Fail(*base.Intent, Denied, effective.CauseReused, now); ok {
 			t.Error("the winner's login was blamed")
+		}
+	})
+	t.Run("somebody else announced meanwhile", func(t *testing.T) {
+		if _, ok := base.Begin("foreign", ReasonUnsettled, now).Fail(*base.Intent, Unreachable, "", now); ok {
+			t.Error("the foreign announcement was taken back")
 		}
 	})
 	t.Run("B57: denied after a reply that got lost", func(t *testing.T) {
