@@ -134,9 +134,37 @@ func TestPoolQuotaRefusesTurns(t *testing.T) {
 		}
 		under := acquire(t, r, Want{Permit: permit})
 		under.Release() // a turn under way that asks for another account was counted
+		if n := r.budgets[0].spent; n != 4 {
+			t.Errorf("%d turns were counted", n)
+		}
 		permit.Release()
 		<-time.After(time.Hour)
 		turn(t, r, Want{}, nil)
+	})
+}
+
+// TestAQuotaThatRunsOutWhileTurnsWait: as many as it has left are served, the others
+// hear at once that waiting is pointless.
+func TestAQuotaThatRunsOutWhileTurnsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtime("", enabled("a", 0))
+		rt.Bundle.Pool.Quotas = []bundle.Quota{{Name: "q", Unit: unitRequests, Window: "Day", Limit: 2, SoftLimitPercent: 100}}
+		r := registry(rt)
+		r.CoolDown("a", time.Now().Add(5*time.Second), ReasonConnectFailed)
+		var waiting []*pending
+		for range 4 {
+			waiting = append(waiting, wait(t.Context(), r, Want{}))
+		}
+		<-time.After(5 * time.Second)
+		got := map[string]int{}
+		for _, p := range waiting {
+			if got[p.outcome()]++; p.lease != nil {
+				p.lease.Release()
+			}
+		}
+		if got["a"] != 2 || got[failure.UsageLimitReached] != 2 {
+			t.Errorf("%v", got)
+		}
 	})
 }
 

@@ -55,7 +55,7 @@ func TestBucketDebt(t *testing.T) {
 	}
 	b.spend(1e12, noon)
 	b.spend(1e300, noon)
-	if at := b.readyAt(tiny, noon); at.Sub(noon) > maxDebt+time.Second || b.readyAt(1, at.Add(time.Second)).After(at.Add(time.Second)) {
+	if at := b.readyAt(tiny, noon); at.Sub(noon).Round(time.Second) != maxDebt || b.readyAt(1, at.Add(time.Second)).After(at.Add(time.Second)) {
 		t.Errorf("a mistaken count blocks for %s", at.Sub(noon))
 	}
 }
