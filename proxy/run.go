@@ -121,7 +121,7 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 	p.bridge = bridge.New(bridge.Options{Logger: o.Logger, Accounts: p.accounts, Routes: p.routes, Metrics: p.metrics, Router: p.router(),
 		Store: p.store, Holder: p.holder})
 	p.server, err = server.New(server.Options{
-		Logger: o.Logger, Runtime: &p.runtime, Accounts: p.accounts, Turns: p.bridge, Metrics: p.metrics,
+		Logger: o.Logger, Runtime: &p.runtime, Accounts: p.accounts, Turns: p.bridge, Objects: p.bridge, Metrics: p.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("assembling the proxy: %w", err)

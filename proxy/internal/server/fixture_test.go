@@ -54,6 +54,7 @@ type setup struct {
 	change   func(*bundle.Bundle, *bundle.Credentials)
 	turns    func(w http.ResponseWriter, r *http.Request, req *bridge.Request)
 	intake   intake.Options
+	objects  Objects
 	logger   *slog.Logger // nil = one that remembers
 	// headerTime bounds a header; limit and idle are those of the listener. 0 = the
 	// usual ones.
@@ -83,7 +84,7 @@ func start(t *testing.T, o setup) *edge {
 	e.turns = &recordedTurns{serve: o.turns}
 	var current atomic.Pointer[config.Runtime]
 	current.Store(runtime)
-	e.Server, err = New(Options{Logger: logger, Runtime: &current, Accounts: e.registry, Turns: e.turns, Metrics: e.metrics, Intake: o.intake})
+	e.Server, err = New(Options{Logger: logger, Runtime: &current, Accounts: e.registry, Turns: e.turns, Objects: o.objects, Metrics: e.metrics, Intake: o.intake})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,11 @@ func (s *Server) passThrough(c *call) {
 // acquire leases an account for a request that names no model. It waits as long as
 // the lane allows.
 func (s *Server) acquire(ctx context.Context, c *call, lane bulkhead.Lane) (*account.Lease, error) {
-	lease, err := s.accounts.Acquire(ctx, account.Want{Client: c.client, Lane: lane})
+	only, err := s.owner(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := s.accounts.Acquire(ctx, account.Want{Client: c.client, Lane: lane, Only: only})
 	if err == nil {
 		c.account = lease.Account().Name
 	}
@@ -153,6 +157,7 @@ func (p *pass) answered(res *http.Response) error {
 		final = telemetry.OutcomeCallerError
 	default:
 		p.lease.Succeeded()
+		res.Body = p.remembering(res)
 	}
 	res.Body = &download{ReadCloser: res.Body, pass: p, final: final}
 	p.idle.reset()

@@ -52,8 +52,10 @@ type Options struct {
 	Runtime  *atomic.Pointer[config.Runtime]
 	Accounts Accounts
 	Turns    Turns
-	Metrics  *telemetry.Metrics
-	Intake   intake.Options
+	// Objects knows which account holds a client's files; nil = nobody does.
+	Objects Objects
+	Metrics *telemetry.Metrics
+	Intake  intake.Options
 }
 
 // Server is the handler of the data port.
@@ -62,6 +64,7 @@ type Server struct {
 	runtime  *atomic.Pointer[config.Runtime]
 	accounts Accounts
 	turns    Turns
+	objects  Objects
 	metrics  *telemetry.Metrics
 	intake   *intake.Reader
 	live     *Live
@@ -85,7 +88,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("making the data port: %w", err)
 	}
 	return &Server{
-		log: o.Logger, runtime: o.Runtime, accounts: o.Accounts, turns: o.Turns, metrics: o.Metrics,
+		log: o.Logger, runtime: o.Runtime, accounts: o.Accounts, turns: o.Turns, objects: o.Objects, metrics: o.Metrics,
 		intake: reader, live: NewLive(), upstream: &transports{}, uploadIdle: defaultUploadIdle,
 		headerTime: deadline.InboundHeaderTime, stallTime: stallTime,
 	}, nil
