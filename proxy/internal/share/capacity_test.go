@@ -20,11 +20,10 @@ import (
 
 // gauge counts the turns on one account in all replicas.
 type gauge struct {
-	mu         sync.Mutex
-	now, most  int
-	begun      map[string]int // by replica
-	exceededBy int
-	limit      int
+	mu        sync.Mutex
+	now, most int
+	begun     map[string]int // by replica
+	limit     int
 }
 
 func (g *gauge) add(replica string, n int) {
@@ -32,10 +31,16 @@ func (g *gauge) add(replica string, n int) {
 	defer g.mu.Unlock()
 	g.now += n
 	g.most = max(g.most, g.now)
-	g.exceededBy = max(g.exceededBy, g.now-g.limit)
 	if n > 0 {
 		g.begun[replica]++
 	}
+}
+
+// exceeded says whether there ever were more than the limit.
+func (g *gauge) exceeded() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.most > g.limit
 }
 
 func (g *gauge) get() (now, most int) {
@@ -166,27 +171,24 @@ func (s *site) keepBusy(ctx context.Context, all *sync.WaitGroup, clients int, t
 func TestB81_ASharedLimitHoldsExactly(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
 			r := rand.New(rand.NewPCG(seed, 5)) //nolint:gosec // a test repeats itself
-			g := newGauge(1 + r.IntN(9))
-			var log logged
-			var mu sync.Mutex // of r
-			b := &slow{store.NewMemory(time.Now), func() time.Duration {
+			random := func(n int) int {
 				mu.Lock()
 				defer mu.Unlock()
-				return time.Duration(r.IntN(300)) * time.Millisecond
-			}}
+				return r.IntN(n)
+			}
+			g := newGauge(1 + random(9))
+			var log logged
+			b := &slow{store.NewMemory(time.Now), func() time.Duration { return time.Duration(random(300)) * time.Millisecond }}
 			var stops []func()
 			for i := range 3 {
 				s := newSite(fmt.Sprint("p", i), g, 1)
 				stops = append(stops, start(t, leasing(s, b, &log).Run))
-				takes := func() time.Duration {
-					mu.Lock()
-					defer mu.Unlock()
-					return time.Duration(r.IntN(5_000)) * time.Millisecond
-				}
+				takes := func() time.Duration { return time.Duration(random(5_000)) * time.Millisecond }
 				var all sync.WaitGroup
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(30+r.IntN(60))*time.Second)
-				s.keepBusy(ctx, &all, r.IntN(8), takes)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(30+random(60))*time.Second)
+				s.keepBusy(ctx, &all, random(8), takes)
 				stop := stops[i]
 				stops[i] = func() {
 					defer cancel()
@@ -197,7 +199,7 @@ func TestB81_ASharedLimitHoldsExactly(t *testing.T) {
 			for _, stop := range stops {
 				stop()
 			}
-			if now, most := g.get(); now != 0 || g.exceededBy > 0 {
+			if now, most := g.get(); now != 0 || g.exceeded() {
 				t.Errorf("seed %d: %d turns of %d at once, %d left", seed, most, g.limit, now)
 			}
 			if lines := log.lines(); lines[0] != "" {
@@ -237,7 +239,7 @@ func TestB81_ALimitGoesRoundBetweenThoseWhoNeedIt(t *testing.T) {
 					sum += n
 				}
 				// Permits are handed on between turns, not left lying about.
-				if sum*2 < limit*180*7/10 || g.exceededBy > 0 {
+				if sum*2 < limit*180*7/10 || g.exceeded() {
 					t.Errorf("%d turns of 2 s in 3 minutes, at most %d at once", sum, g.most)
 				}
 			})
@@ -409,7 +411,7 @@ func TestB81_NothingIsGivenAwayWhileTheAnswerIsOnItsWay(t *testing.T) {
 			return 0
 		}
 		first.Once(t.Context())
-		if now, _ := g.get(); now != 2 || g.exceededBy > 0 {
+		if now, _ := g.get(); now != 2 || g.exceeded() {
 			t.Errorf("%d turns of 2", now)
 		}
 		way.way = func() time.Duration { return 0 }

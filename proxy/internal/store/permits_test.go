@@ -64,10 +64,18 @@ var permits = map[string]func(subject){
 		s.advance(6 * time.Second)
 		s.ask(podA, needs(4, 4), 0, 2) // an ask is a new lease
 	},
+	"a short lease does not end a long one": func(s subject) {
+		s.ask(podA, needs(4, 4), 4, 4)
+		g := s.LeasePermits(s.t.Context(), podB, []Ask{{Name: "n", Limit: 4, Need: 1, Want: 1}}, time.Second)[0]
+		s.ok(g.Err)
+		s.advance(lease - 6*time.Second)
+		s.ask(podB, needs(4, 4), 0, 2)
+	},
 	"what an earlier process of the pod had is free at once": func(s subject) {
 		s.ask(podA, needs(4, 4), 4, 4)
 		s.ask(podAAgain, needs(4, 1), 1, 1)
 		s.ask(podB, needs(4, 3), 3, 3)
+		s.ask(podA, Ask{Limit: 8, Keep: 2, Need: 4, Want: 4}, 2, 4) // it is as unknown as any other
 	},
 	"an ask for nothing gives all back": func(s subject) {
 		s.ask(podA, needs(4, 4), 4, 4)
