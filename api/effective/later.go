@@ -22,14 +22,6 @@ type laterField struct {
 // later is what manifests may say before it means anything. Whoever makes a field
 // effective deletes its line; the condition FullyEffective follows.
 var later = map[string][]laterField{
-	v1alpha1.KindAccountPool: {
-		{path: "spec.capacityScope", unless: []string{string(v1alpha1.CapacityPerReplica)}},
-	},
-	v1alpha1.KindCircuitPolicy: {
-		{path: "spec.retryCircuit.maxAttempts"},
-		{path: "spec.retryCircuit.budgetPercent"},
-		{path: "spec.retryCircuit.retryOn"},
-	},
 	v1alpha1.KindBridgePolicy: {
 		{path: "spec.autoscaling"},
 		{path: "spec.rollout"},

@@ -76,13 +76,16 @@ type CircuitPolicySpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.baseBackoffSeconds) || !has(self.maxBackoffSeconds) || self.baseBackoffSeconds <= self.maxBackoffSeconds",message="baseBackoffSeconds must be at most maxBackoffSeconds: lower it or raise maxBackoffSeconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.cleanCloseMaxBackoffSeconds) || !has(self.maxBackoffSeconds) || self.cleanCloseMaxBackoffSeconds <= self.maxBackoffSeconds",message="cleanCloseMaxBackoffSeconds must be at most maxBackoffSeconds: lower it or raise maxBackoffSeconds"
 type RetryCircuit struct {
-	// maxAttempts of one turn, the first one included. Unset means 2.
+	// maxAttempts of one turn, the first one included. What an account refuses for a
+	// reason of its own, such as its limit, does not count, nor what did not leave.
+	// Unset means 2.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5
 	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
 
-	// budgetPercent of recent turns that may be retried. Unset means 20.
+	// budgetPercent of the turns of the last minute that may be retried; ten may be
+	// anyway, unless it is 0. Unset means 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -128,8 +131,9 @@ type RetryCircuit struct {
 	// +kubebuilder:validation:Maximum=604800
 	StateTTLSeconds *int32 `json:"stateTTLSeconds,omitempty"`
 
-	// retryOn are the failures that allow another attempt, and only while no byte
-	// of the turn has left. Unset means all of them.
+	// retryOn are the failures that allow another attempt: while no byte of the turn
+	// has left, where the upstream says that it has not run it, or where a second run
+	// does no harm. Unset means all of them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8

@@ -13,9 +13,12 @@ import (
 //
 // RetryCircuit is the circuit of one session key and the attempts of one turn.
 type RetryCircuitApplyConfiguration struct {
-	// maxAttempts of one turn, the first one included. Unset means 2.
+	// maxAttempts of one turn, the first one included. What an account refuses for a
+	// reason of its own, such as its limit, does not count, nor what did not leave.
+	// Unset means 2.
 	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
-	// budgetPercent of recent turns that may be retried. Unset means 20.
+	// budgetPercent of the turns of the last minute that may be retried; ten may be
+	// anyway, unless it is 0. Unset means 20.
 	BudgetPercent *int32 `json:"budgetPercent,omitempty"`
 	// failureThreshold is how many failures in a row open the circuit. Unset means 2.
 	FailureThreshold *int32 `json:"failureThreshold,omitempty"`
@@ -33,8 +36,9 @@ type RetryCircuitApplyConfiguration struct {
 	// stateTTLSeconds is how long an untouched circuit is remembered. Unset means
 	// 3600.
 	StateTTLSeconds *int32 `json:"stateTTLSeconds,omitempty"`
-	// retryOn are the failures that allow another attempt, and only while no byte
-	// of the turn has left. Unset means all of them.
+	// retryOn are the failures that allow another attempt: while no byte of the turn
+	// has left, where the upstream says that it has not run it, or where a second run
+	// does no harm. Unset means all of them.
 	RetryOn []apiv1alpha1.RetryReason `json:"retryOn,omitempty"`
 }
 
