@@ -61,9 +61,19 @@ func empty(t *testing.T, r *Registry) {
 			t.Errorf("account %s ends with %d in flight", s.Name, s.Inflight)
 		}
 	}
-	if r.room.Waiting() != 0 || r.wake != nil {
-		t.Errorf("%d wait, timer %v", r.room.Waiting(), r.wake)
+	r.mu.Lock()
+	waiting := r.room.Waiting()
+	r.mu.Unlock()
+	if waiting != 0 || timed(r) {
+		t.Errorf("%d wait, a timer runs: %t", waiting, timed(r))
 	}
+}
+
+// timed says whether a timer waits for an account.
+func timed(r *Registry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wake != nil
 }
 
 func TestBulkheads(t *testing.T) {
@@ -387,13 +397,13 @@ func TestNoTimerRunsForTurnsThatAreGone(t *testing.T) {
 		r.CoolDown("b", time.Now().Add(time.Hour), ReasonQuotaExhausted)
 		held := acquire(t, r, Want{})
 		refused(t, r, Want{})
-		if r.wake != nil {
+		if synctest.Wait(); timed(r) {
 			t.Error("a timer runs after the lane's patience has ended")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := r.Acquire(ctx, Want{}); err == nil || r.wake != nil {
-			t.Errorf("after the turn's own time: %v, timer %v", err, r.wake)
+		if _, err := r.Acquire(ctx, Want{}); err == nil || timed(r) {
+			t.Errorf("after the turn's own time: %v, a timer runs: %t", err, timed(r))
 		}
 		held.Release()
 		empty(t, r)
