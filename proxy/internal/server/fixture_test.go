@@ -59,7 +59,9 @@ type setup struct {
 	// headerTime bounds a header; limit and idle are those of the listener. 0 = the
 	// usual ones.
 	headerTime, stallTime, idle time.Duration
-	limit                       int
+	// idleTime is how long a connection may be without a request; 0 = as ever.
+	idleTime time.Duration
+	limit    int
 	// refuseAccepts is how often accepting a connection fails at first.
 	refuseAccepts int
 }
@@ -113,6 +115,9 @@ func (e *edge) serve(t *testing.T, o setup) {
 		e.listener = newListener(inner, o.limit, o.idle, e.Server.log)
 	}
 	server := e.HTTPServer()
+	if o.idleTime > 0 {
+		server.IdleTimeout = o.idleTime
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

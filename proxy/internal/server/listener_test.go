@@ -137,6 +137,17 @@ func TestT67_SilenceIsNotAnswered(t *testing.T) {
 	c.over()
 }
 
+// Nor is one told off that has had its answer and asks for nothing more.
+func TestT67_AnIdleConnectionEndsInSilence(t *testing.T) {
+	e := start(t, setup{idleTime: 50 * time.Millisecond, upstream: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
+	c := e.dial(t)
+	c.send(get("/v1/x"))
+	if got := c.answer(); got.StatusCode != http.StatusOK {
+		t.Error(got.StatusCode, got.text)
+	}
+	c.over()
+}
+
 // Whoever comes when all connections are in use is told, and when to come back.
 func TestT33_AFullListenerSaysSo(t *testing.T) {
 	t.Parallel()

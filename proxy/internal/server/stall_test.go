@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +90,7 @@ func TestB77_WhoTakesSomethingIsNot(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer res.Body.Close()
-			read := 0
+			read, paused := 0, 0
 			buffer := make([]byte, 1<<20)
 			for {
 				n, err := res.Body.Read(buffer)
@@ -100,8 +101,9 @@ func TestB77_WhoTakesSomethingIsNot(t *testing.T) {
 				if err != nil {
 					t.Fatalf("after %d bytes: %v", read, err)
 				}
-				if read > 1<<20 && read < 20<<20 {
-					wait(t.Context(), time.Millisecond)
+				if read-paused > 1<<20 { // some 15 MiB a second
+					paused = read
+					wait(t.Context(), 60*time.Millisecond)
 				}
 			}
 			if read != len(oneEvent)+large {
@@ -109,4 +111,47 @@ func TestB77_WhoTakesSomethingIsNot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What net/http writes when the handler has ended is bounded too, and nothing of an
+// answer that had no body is.
+func TestAFinishedAnswerIsStillBounded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		serve func(a *answer)
+		want  bool
+	}{
+		"a body": {func(a *answer) { _, _ = io.WriteString(a, "x") }, true},
+		"a head": {func(a *answer) { a.WriteHeader(http.StatusNoContent) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &bounding{ResponseRecorder: httptest.NewRecorder()}
+			a := newAnswer(w, time.Minute)
+			tt.serve(a)
+			if !w.until.IsZero() {
+				t.Error("a deadline for a write that gets on")
+			}
+			before := time.Now()
+			a.stall.finish()
+			if w.until.IsZero() == tt.want || tt.want && w.until.Before(before.Add(time.Minute)) {
+				t.Error(w.until)
+			}
+			a.stall.look() // too late: the writer may be another's by now
+			if got := w.calls; got > 1 {
+				t.Errorf("%d deadlines", got)
+			}
+		})
+	}
+}
+
+// bounding remembers its write deadline.
+type bounding struct {
+	*httptest.ResponseRecorder
+	until time.Time
+	calls int
+}
+
+func (b *bounding) SetWriteDeadline(t time.Time) error {
+	b.until = t
+	b.calls++
+	return nil
 }
