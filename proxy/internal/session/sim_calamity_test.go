@@ -113,7 +113,7 @@ func (w *simWatch) saw(t *simTalk, a *simAsk) {
 	}
 	if f := a.failure; f != nil && f.RetryAfter > 0 && len(a.runs) == 0 {
 		w.waited++
-		full := f.Code == failure.Draining || f.Code == failure.OwnerUnavailable // of no session's own making
+		full := f.Code == failure.Draining || f.Code == failure.OwnerUnavailable || f.Code == failure.QueueTimeout // of no session's own making
 		s.must((w.served == 0 || full) && w.waited < 60, "waiting ends", "%s: %s", a.id, why)
 		return
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -48,8 +49,16 @@ var simEpoch = time.Unix(1_800_000_000, 0)
 // nothing needs a timer.
 type simClock struct{ sim *sim }
 
-func (c simClock) Now() time.Time                              { return c.sim.now }
-func (c simClock) AfterFunc(time.Duration, func()) clock.Timer { return nil }
+func (c simClock) Now() time.Time { return c.sim.now }
+
+// AfterFunc never calls: nobody waits in the registry.
+func (c simClock) AfterFunc(time.Duration, func()) clock.Timer { return noTimer{} }
+
+type noTimer struct{}
+
+func (noTimer) C() <-chan time.Time      { return nil }
+func (noTimer) Stop() bool               { return true }
+func (noTimer) Reset(time.Duration) bool { return true }
 
 // startProc begins a process in a pod.
 func (s *sim) startProc(pod *simPod) {
@@ -62,7 +71,7 @@ func (s *sim) startProc(pod *simPod) {
 	p.accounts.Update(s.plan.runtime)
 	p.settleCursor()
 	p.registry = newRegistry(Services{
-		Accounts: p.accounts, Dialer: func(*config.Runtime) Dialer { return simDialer{p} }, Observer: &p.watch,
+		Accounts: simAccounts{p.accounts}, Dialer: func(*config.Runtime) Dialer { return simDialer{p} }, Observer: &p.watch,
 		Log: slog.New(slog.DiscardHandler), Holder: p.holder, Store: simStore{p}, Writer: p.writer,
 		Keep: p.keep, Instant: p.instant, MaxSessions: s.plan.maxSessions,
 	}, &simWorld{s, p})
@@ -214,3 +223,13 @@ func (o *simObserver) AnchorRetired(cause AnchorCause) { o.add("retired " + stri
 func (o *simObserver) Replayed(proof string)           { o.add("replayed " + proof) }
 func (o *simObserver) Fenced()                         { o.add("fenced") }
 func (o *simObserver) StoreFailed(request string)      { o.add("store " + request) }
+
+// simAccounts lets nobody wait: who would have to is refused, as after the time to
+// wait. The world has one goroutine, and waiting is the registry's own business.
+type simAccounts struct{ *account.Registry }
+
+func (s simAccounts) Acquire(ctx context.Context, w account.Want) (*account.Lease, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return s.Registry.Acquire(ctx, w)
+}
