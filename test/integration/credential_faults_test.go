@@ -258,6 +258,25 @@ func TestTokensOutliveAnAPIServerThatDoesNotTakeThem(t *testing.T) {
 	l.exchanged(1)
 }
 
+// TestASecretThatIsDeletedDuringAnExchange: the process has all that is left of the
+// login.
+func TestASecretThatIsDeletedDuringAnExchange(t *testing.T) {
+	l := newLogins(t, 1)
+	l.start(func(o *operator) {
+		o.answered = func(n int) {
+			if n > 1 {
+				return
+			}
+			s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: effective.LoginSecretName(loginPool, "a00")}}
+			if err := l.client.Delete(context.WithoutCancel(t.Context()), s); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	l.reach(2)
+	l.exchanged(1)
+}
+
 func TestASeedThatWasUsedIsNotUsedAgain(t *testing.T) {
 	l := newLogins(t, 1)
 	o := l.start()
