@@ -66,7 +66,7 @@ func (s *sim) bundle() (bundle.Bundle, bundle.Credentials) {
 		Pool:    pool,
 		Clients: bundle.Clients{Mode: bundle.ClientsOpen},
 		Circuit: bundle.Circuit{
-			Bulkheads: []bundle.Bulkhead{{Lane: "HTTP", QueueTimeoutSeconds: int(simQueue / time.Second)}}, // not what is tested here
+			Bulkheads: []bundle.Bulkhead{{Lane: "HTTP"}}, // not what is tested here
 			RetryCircuit: bundle.RetryCircuit{MaxAttempts: 2, BudgetPercent: 20, RetryOn: retryWords(), FailureThreshold: 2, BaseBackoffSeconds: 60, MaxBackoffSeconds: 600,
 				CleanCloseMaxBackoffSeconds: 30, HalfOpenLeaseSeconds: 60, StateTTLSeconds: 3600},
 			Quarantine: bundle.Quarantine{EventlessThreshold: 2, RetainSeconds: 3600},
