@@ -158,7 +158,10 @@ func TestAQuotaThatRunsOutWhileTurnsWait(t *testing.T) {
 		<-time.After(5 * time.Second)
 		got := map[string]int{}
 		for _, p := range waiting {
-			if got[p.outcome()]++; p.lease != nil {
+			got[p.outcome()]++
+		}
+		for _, p := range waiting {
+			if p.lease != nil {
 				p.lease.Release()
 			}
 		}
