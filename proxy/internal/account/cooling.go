@@ -186,8 +186,6 @@ func (cs coolDowns) succeeded(began, now time.Time) bool {
 	ended := false
 	for reason, c := range cs {
 		switch {
-		case byHuman(reason) && c.runs(now):
-			continue
 		case reason == ReasonConnectFailed, byLimit(reason) && began.After(c.since):
 			ended = ended || c.runs(now)
 			delete(cs, reason)

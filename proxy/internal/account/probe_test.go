@@ -82,7 +82,10 @@ func TestB42_QuotaIsProbed(t *testing.T) {
 			r := exhausted(t, "a")
 			<-time.After(firstProbe)
 			// The upstream knows better by now: two hours, not six days.
-			turn(t, r, Want{}, func(l *Lease) { l.CoolDown(time.Now().Add(2*time.Hour), ReasonQuotaExhausted) })
+			turn(t, r, Want{}, func(l *Lease) {
+				l.CoolDown(time.Now().Add(2*time.Hour), ReasonQuotaExhausted)
+				l.Succeeded() // of an attempt before; the limit is newer
+			})
 			if s := stateOfAccount(r, "a"); time.Until(s.Until).Round(time.Second) != 2*time.Hour || time.Until(s.NextProbe) < probeInterval-time.Second {
 				t.Errorf("%+v", s)
 			}
@@ -338,10 +341,10 @@ func TestObserve(t *testing.T) {
 	t.Run("a refusal without a hint lasts until the window ends", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := registry(runtime("", accounts("a")...))
-			r.Observe("a", hourly(Usage{}))
+			r.Observe("a", Usage{Windows: []Window{{"Primary", 100, fiveHours, time.Now().Add(3 * time.Hour)}}})
 			r.CoolDown("a", time.Time{}, ReasonQuotaExhausted)
 			r.Observe("a", Usage{Windows: []Window{{"Secondary", 100, oneWeek, time.Now().Add(30 * time.Hour)}}})
-			if s := stateOfAccount(r, "a"); time.Until(s.Until) != time.Hour {
+			if s := stateOfAccount(r, "a"); time.Until(s.Until) != 3*time.Hour {
 				t.Errorf("%+v", s)
 			}
 		})

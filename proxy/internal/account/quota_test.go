@@ -70,7 +70,7 @@ func TestBudgets(t *testing.T) {
 		}
 	})
 	t.Run("the one that lasts longest", func(t *testing.T) {
-		bs := budgets{}.update([]bundle.Quota{quota("m", unitTokens, "Minute", 1, 0), quota("d", unitTokens, "Day", 1, 100), quota("h", unitTokens, "Hour", 9, 100)}, Share{})
+		bs := budgets{}.update([]bundle.Quota{quota("d", unitTokens, "Day", 1, 100), quota("m", unitTokens, "Minute", 1, 0), quota("h", unitTokens, "Hour", 9, 100)}, Share{})
 		bs.spend(unitTokens, 5, now)
 		if d := refused(t, bs, true, now); d != 12*time.Hour-10*time.Second {
 			t.Errorf("refused for %s", d)
