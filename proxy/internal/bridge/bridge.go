@@ -13,10 +13,8 @@ import (
 
 	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/proxy/internal/affinity"
-	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
 	"github.com/causeway-dev/causeway/proxy/internal/circuit"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
-	"github.com/causeway-dev/causeway/proxy/internal/deadline"
 	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/session"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
@@ -184,90 +182,6 @@ func soleClient(rt *config.Runtime) bool {
 	}
 	return rt.Bundle.Clients.Mode == bundle.ClientsOpen || len(rt.Credentials.Clients) <= 1
 }
-
-// turn makes the session's view of a request.
-func (b *Bridge) turn(ctx context.Context, req *Request) (*session.Turn, *failure.Failure) {
-	facts := affinity.Read(req.Body)
-	t := &session.Turn{ID: req.ID, Client: req.Client, Header: req.Header, Body: req.Body, Facts: facts,
-		Runtime: req.Runtime, Out: session.NewOutbox()}
-	source := affinity.Source{Client: req.Client, Header: req.Header, PromptCacheKey: facts.PromptCacheKey, RequestID: req.ID}
-	t.Key = affinity.Derive(source)
-	t.Stay = b.router == nil || req.Forwarded != nil
-	if token := affinity.TurnState(req.Header); token != "" {
-		t.TurnState = token
-		key, ok, err := b.sessions.ByTurnState(ctx, req.Client, token)
-		if err != nil {
-			return nil, unknownOwner()
-		}
-		if ok {
-			t.Key, t.Echoed = key, true
-		} else if affinity.ProxyMade(token) {
-			// A token of ours that no one here knows: fall back to what else the
-			// client says of itself.
-			t.Key = affinity.DeriveWithoutTurnState(source)
-		}
-	} else {
-		t.TurnState = newTurnState()
-	}
-	if id := facts.PreviousResponseID; id != "" {
-		owner, known, err := b.sessions.Owner(ctx, req.Client, id)
-		if err != nil {
-			return nil, unknownOwner()
-		}
-		if !known {
-			owner.MayPass = soleClient(req.Runtime)
-		}
-		if owner.Known && !t.Key.Kind.Hard() {
-			t.Key = owner.Key
-		}
-		t.Owner = owner
-	}
-	if len(facts.Files) > 0 {
-		pin, err := b.sessions.PinOf(ctx, req.Client, facts.Files)
-		if err != nil {
-			return nil, unknownOwner()
-		}
-		t.Pin = pin
-	}
-	if req.Forwarded != nil {
-		t.Key = *req.Forwarded // the other replica has seen the client itself
-	}
-	if refusal := journal(t, req); refusal != nil {
-		return nil, refusal
-	}
-	if t.Key.Kind == affinity.KindRequest {
-		t.Transport = session.HTTP
-	}
-	limit(t, req)
-	if t.Key.Kind.Hard() && !t.Keyed {
-		t.Fingerprint = fingerprint(req.Body)
-	}
-	return t, nil
-}
-
-// limit says which lane a turn is in, and how long it may take.
-func limit(t *session.Turn, req *Request) {
-	class := deadline.Text
-	if t.Facts.Media {
-		t.Lane, class = bulkhead.Media, deadline.Media
-	}
-	policy := req.Runtime.Bundle.Circuit
-	t.Limits, t.Budget = deadline.For(policy.Deadlines, queueTimeout(policy.Bulkheads, t.Lane), class, req.Stream), req.Budget
-}
-
-// queueTimeout is how long a turn may wait in its lane; a bundle that an older
-// operator wrote does not list them all.
-func queueTimeout(lanes []bundle.Bulkhead, lane bulkhead.Lane) time.Duration {
-	for _, b := range lanes {
-		if b.Lane == lane.String() && b.QueueTimeoutSeconds > 0 {
-			return time.Duration(b.QueueTimeoutSeconds) * time.Second
-		}
-	}
-	return defaultQueueTimeout
-}
-
-// defaultQueueTimeout is the built-in profile's.
-const defaultQueueTimeout = 30 * time.Second
 
 // fingerprint identifies a request among the few of its session. Nothing depends
 // on it beyond them, so that speed counts and strength does not.

@@ -44,7 +44,9 @@ func TestT24_TwentyAtOnceAreOneDispatch(t *testing.T) {
 			if other.status != http.StatusConflict || other.code() != failure.JournalConflict {
 				t.Fatalf("%d %s", other.status, other.body)
 			}
-			r.dispatches(1)
+			if d := r.dispatches(1)[0]; d.Headers["idempotency-key"] != "" {
+				t.Errorf("the key went up: %v", d.Headers)
+			}
 		})
 	}
 }

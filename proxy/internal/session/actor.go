@@ -64,6 +64,7 @@ type actor struct {
 	idleSince time.Time
 	closing   bool // no turn comes any more
 	forced    bool // and those that run end now
+	lost      bool // its code broke
 }
 
 // Messages to an actor. attempt tells a late answer from a timely one.
@@ -142,6 +143,7 @@ func (a *actor) now() time.Time { return a.world.now() }
 
 func (a *actor) run() {
 	defer a.stop()
+	defer a.survive()
 	for {
 		select {
 		case m := <-a.mail:
@@ -190,6 +192,8 @@ func (a *actor) handle(m any) {
 		a.persist()
 	case asking:
 		m.answer <- a.detail()
+	case broken:
+		a.fail()
 	case evicted:
 		a.closing = true
 	case draining:
@@ -208,7 +212,7 @@ func (a *actor) wake() {
 }
 
 // retired says whether the actor ends now.
-func (a *actor) retired() bool { return a.idle() && a.registry.retire(a) }
+func (a *actor) retired() bool { return a.lost || a.idle() && a.registry.retire(a) }
 
 // idle says whether nothing keeps the actor.
 func (a *actor) idle() bool {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -27,8 +28,26 @@ func (a *actor) receive(in inbound) {
 		a.stray(in)
 		return
 	}
+	if f.oversized(&in.event) {
+		in.event.Release()
+		f.facts = append(f.facts, Fact{Kind: FactEnded, End: &upstream.Ended{Cause: upstream.CauseTooLarge}})
+		a.judge(f, nil)
+		return
+	}
 	a.event(f, in.event)
 }
+
+// maxTextEvent bounds an event of a turn that draws nothing; one image is larger.
+const maxTextEvent = 16 << 20
+
+// oversized says whether an event is larger than its turn has reason for. Transports
+// bound the others.
+func (f *flight) oversized(e *upstream.Event) bool {
+	return len(e.Data) > maxTextEvent && !f.turn.Facts.Media && !bytes.Contains(e.Data, imageCall)
+}
+
+// imageCall is in all that holds a drawn image.
+var imageCall = []byte(`image_generation_call`)
 
 // stray handles an event that belongs to no turn. It reaches nobody.
 func (a *actor) stray(in inbound) {
@@ -272,5 +291,7 @@ func dialFact(err error) Fact {
 		fault := upstream.ReadFault(*dial.Refusal)
 		return Fact{Kind: FactRefused, Fault: &fault}
 	}
-	return Fact{Kind: FactDialFailed, Phase: outcome.PhaseOf(err)}
+	// Our own want of descriptors says nothing about the other side.
+	ours := errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+	return Fact{Kind: FactDialFailed, Phase: outcome.PhaseOf(err), Ours: ours}
 }

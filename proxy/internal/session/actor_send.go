@@ -90,6 +90,8 @@ func (a *actor) connect(f *flight) {
 	dialer := a.services.Dialer(f.turn.Runtime)
 	if f.transport == HTTP {
 		target.Header = upstream.RequestHeader(f.turn.Header)
+		// One request of a client may be several upstream: the key is kept here.
+		target.Header.Del("Idempotency-Key")
 		a.open(f, dialer.HTTP(target))
 		return
 	}

@@ -236,6 +236,8 @@ func (a *actor) emptyMail() {
 // undo gives back what a message brings that no actor takes in.
 func (a *actor) undo(m any) {
 	switch m := m.(type) {
+	case submitted:
+		m.turn.Out.end(ownFault()) // only a session that broke ends with one on its way
 	case leased:
 		if m.lease != nil {
 			m.lease.Release()

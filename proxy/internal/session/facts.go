@@ -16,8 +16,9 @@ type Fact struct {
 	// End is set for FactEnded; Partial says that the request was being written.
 	End     *upstream.Ended
 	Partial bool
-	// Phase is set for FactDialFailed.
+	// Phase is set for FactDialFailed; Ours says that this process lacked something.
 	Phase outcome.Phase
+	Ours  bool
 	// Source says whose limit a timeout was.
 	Source outcome.Source
 }
@@ -107,6 +108,9 @@ func (e Evidence) outcome() outcome.Facts {
 		f.Dial = last.Phase
 		if last.Phase == outcome.PhaseNone {
 			f.Dial = outcome.PhaseConnect
+		}
+		if last.Ours {
+			f.Local = outcome.LocalShed
 		}
 	case FactRefused:
 		f.Refused = true

@@ -1,9 +1,12 @@
 package session
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
 // world is the time and the concurrency that actors live in: goroutines and the
@@ -71,16 +74,28 @@ func (g *goroutines) hand(a *actor, m any) {
 
 func (g *goroutines) beside(a *actor, work func() any) {
 	go func() {
-		if m := work(); m != nil && !g.post(a, m) {
+		m := a.guarded(work)
+		if m != nil && !g.post(a, m) {
 			a.undo(m)
 		}
 	}()
 }
 
+// guarded does work; a panic of it is the end of the session alone.
+func (a *actor) guarded(work func() any) (m any) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.logPanic(v)
+			m = broken{}
+		}
+	}()
+	return work()
+}
+
 func (*goroutines) listen(a *actor, l *link) {
 	go func() {
 		for {
-			e, err := l.conn.Receive()
+			e, err := l.receive(a)
 			select {
 			case a.frames <- inbound{l, e, err}:
 			case <-a.done:
@@ -92,6 +107,17 @@ func (*goroutines) listen(a *actor, l *link) {
 			}
 		}
 	}()
+}
+
+// receive is conn.Receive; a panic of it is the end of the connection.
+func (l *link) receive(a *actor) (e upstream.Event, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.logPanic(v)
+			err = &upstream.Ended{Cause: upstream.CauseLocal, Err: errors.New("reading broke")}
+		}
+	}()
+	return l.conn.Receive()
 }
 
 func (*goroutines) alarm(a *actor, at time.Time) { a.timer.Reset(time.Until(at)) }

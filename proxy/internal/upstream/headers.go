@@ -38,8 +38,6 @@ var framing = map[string]bool{
 	"Host": true, "Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true,
 	"Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Proxy-Connection": true,
 	"Content-Length": true, "Content-Encoding": true, "Accept-Encoding": true,
-	// One request of a client may be several upstream; the key is the proxy's to keep.
-	"Idempotency-Key": true,
 }
 
 // UpgradeHeader is what of a client's headers goes on a WebSocket upgrade. A
