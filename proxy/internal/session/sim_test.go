@@ -14,6 +14,38 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
 
+// The simulation bites: each of these single breaks of a rule is caught. The seed is
+// the first that catches it; whatever changes the order of events moves it, so that a
+// break that a seed does not catch any more is looked for among all seeds.
+//
+//	file              break                                                     seed  invariant that did not hold
+//	decide.go         clean close: sent again whether or not any account can       2  nothing is sent twice without proof
+//	decide.go         anchor silent or denied: deltas go without it as well       11  nothing is sent twice without proof
+//	decide.go         the upstream's own failure strikes after events too          2  no strike after a sign of life
+//	decide.go         wedged: also once the response was created                   1  an anchor is suspect for a reason
+//	health.go         a cool-down lets everybody through as an early probe         3  a circuit is left alone for its time
+//	health.go         the circuit opens one strike later                           3  a circuit that is not closed lets only a probe through
+//	health.go         a clean close raises the cool-down instead of capping it     6  the wait is that of the timer that refuses
+//	health.go         renewing a probe does not move its end                      22  a probe is renewed while it runs
+//	record.go         a denial does not kill the anchor                            5  no dead anchor is sent
+//	record.go         the opening of the circuit does not make its anchor suspect 63  no suspect anchor on a whole payload
+//	record.go         an anchor of another process' socket stays good              3  an anchor of another process' socket is dead
+//	plan.go           an anchor is injected while another may own the key          1  only an owner injects an anchor
+//	plan.go           an anchor is injected on any socket of its account           8  no anchor outside of its connection
+//	plan.go           a whole payload takes a suspect anchor                       1  no suspect anchor on a whole payload
+//	plan.go           interrupted tools get no output                             19  an interrupted tool is answered
+//	owner.go          a lease that has run out is still good                       1  only an owner injects an anchor
+//	owner.go          a claim does not take the stored record over                 1  a successor knows the anchor
+//	actor_settle.go   who has lost the key publishes an anchor                     1  only an owner publishes an anchor
+//	actor_settle.go   a probe's token stays with a turn that has ended             8  a probe is returned at its end
+//	actor_settle.go   a turn keeps its account's lease when it ends                1  leases of accounts are balanced
+//	actor_settle.go   sending the whole does not use up the turn's recovery        1  no turn is sent for ever
+//	actor_send.go     a turn takes the socket of another account                   1  a turn runs on the account that it holds
+//	actor_receive.go  response.created leaves the gate closed                      1  the gate is not leaked
+//	actor_receive.go  late events of a response that has ended go to the next turn 5  no event of another response
+//	actor.go          a turn is sent while another waits for its response          5  one turn at a time waits for its response
+//	earlier.go        a delta of unknown outcome is run again after a while        5  nothing is sent again while its outcome is unknown
+
 var simSeed = flag.Uint64("sim.seed", 0, "run this one seed of the simulation and print its trace")
 
 // simSteps are the steps of the whole test: a million, less where each is slow.
