@@ -24,8 +24,8 @@ func journal(t *session.Turn, req *Request) *failure.Failure {
 		return nil
 	}
 	if len(key) > maxIdempotencyKey || !visible(key) {
-		return failure.New(failure.InvalidRequest, fmt.Sprintf("The header %s must be 1 to %d visible ASCII characters.", idempotencyHeader, maxIdempotencyKey),
-			failure.Param("idempotency-key"))
+		message := fmt.Sprintf("The header %s must be 1 to %d visible ASCII characters.", idempotencyHeader, maxIdempotencyKey)
+		return failure.New(failure.InvalidRequest, message, failure.Param("idempotency-key"))
 	}
 	digest := sha256.Sum256(fmt.Appendf(nil, "%d:%s%s", len(req.Client), req.Client, key))
 	// Letters in front keep it apart from the digest of a body.

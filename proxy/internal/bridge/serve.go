@@ -79,7 +79,8 @@ func (b *Bridge) forward(w http.ResponseWriter, r *http.Request, req *Request, t
 // served here after all.
 func (b *Bridge) again(t *session.Turn, req *Request) *session.Turn {
 	return &session.Turn{ID: t.ID, Client: t.Client, Key: t.Key, Header: t.Header, Body: req.Body, Facts: t.Facts, Runtime: t.Runtime,
-		Owner: t.Owner, Pin: t.Pin, TurnState: t.TurnState, Echoed: t.Echoed, Transport: t.Transport, Fingerprint: t.Fingerprint, Keyed: t.Keyed, BodyDigest: t.BodyDigest,
+		Owner: t.Owner, Pin: t.Pin, TurnState: t.TurnState, Echoed: t.Echoed, Transport: t.Transport,
+		Fingerprint: t.Fingerprint, Keyed: t.Keyed, BodyDigest: t.BodyDigest,
 		Stay: true, Lane: t.Lane, Limits: t.Limits, Budget: t.Budget, Out: session.NewOutbox()}
 }
 

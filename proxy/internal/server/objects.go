@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -31,7 +32,9 @@ const (
 )
 
 // held are the collections whose objects live on one account.
-var held = map[string]bool{"files": true, "uploads": true, "containers": true, "vector_stores": true, "conversations": true, "batches": true}
+var held = map[string]bool{
+	"files": true, "uploads": true, "containers": true, "vector_stores": true, "conversations": true, "batches": true,
+}
 
 // objectOf takes a path apart: whether it is about such a collection, and about
 // which object of it.
@@ -82,7 +85,7 @@ func (o *objectReader) Read(b []byte) (int, error) {
 		o.seen.Truncate(0)
 		o.pass = nil // too large to name one object
 	}
-	if err == io.EOF && o.pass != nil { //nolint:errorlint // io.Reader returns it bare
+	if errors.Is(err, io.EOF) && o.pass != nil {
 		for _, path := range []string{"id", "file.id"} {
 			if id := gjson.GetBytes(o.seen.Bytes(), path).Str; id != "" && len(id) <= maxObjectID {
 				o.pass.server.objects.PinFile(o.pass.client, id, o.pass.account)

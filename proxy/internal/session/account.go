@@ -40,6 +40,10 @@ func (a *actor) affectAccount(f *flight, v Verdict, e Evidence) {
 	case outcome.AccountModel:
 		accounts.Lacks(name, clone(f.turn.Facts.Model))
 	case outcome.AccountSuspect:
+		if e.Last.Fault != nil {
+			accounts.Failed(name) // the upstream's own word about it
+			return
+		}
 		accounts.Eventless(name)
 	}
 }

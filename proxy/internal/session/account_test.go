@@ -28,6 +28,7 @@ func (l *listening) Acquire(ctx context.Context, w account.Want) (*account.Lease
 }
 
 func (l *listening) Eventless(name string) { l.note("eventless " + name); l.Registry.Eventless(name) }
+func (l *listening) Failed(name string)    { l.note("failed " + name); l.Registry.Failed(name) }
 func (l *listening) Lacks(name, model string) {
 	l.note("lacks " + model)
 	l.Registry.Lacks(name, model)
@@ -52,6 +53,7 @@ func TestAnAccountHearsWhatConcernsIt(t *testing.T) {
 		"a cut on an anchor of ours":  {true, []any{errReset}, nil},
 		"B112: an overload":           {false, []any{overloadedError}, nil},
 		"a model that the plan lacks": {false, []any{`{"type":"error","status":400,"error":{"message":"The 'm' model is not supported when using Codex with a ChatGPT account."}}`}, []string{"lacks m"}},
+		"a refusal of this account":   {false, []any{`{"type":"error","status":403,"error":{"type":"permission_error","message":"no"}}`}, []string{"failed a"}},
 		"B46: the windows, in band":   {false, []any{limits, created("r1"), completed("r1")}, []string{"usage"}},
 	} {
 		t.Run(name, func(t *testing.T) {

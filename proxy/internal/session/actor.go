@@ -187,6 +187,16 @@ func (a *actor) handle(m any) {
 		a.recalled(m)
 	case reread:
 		a.rereadDone(m)
+	default:
+		a.command(m)
+	}
+	a.advance()
+	a.arm()
+}
+
+// command takes a message about the session as a whole.
+func (a *actor) command(m any) {
+	switch m := m.(type) {
 	case reset:
 		a.apply(Event{Reset: m.token})
 		a.persist()
@@ -199,8 +209,6 @@ func (a *actor) handle(m any) {
 	case draining:
 		a.drain(m.force)
 	}
-	a.advance()
-	a.arm()
 }
 
 // wake looks at the deadlines.

@@ -15,15 +15,14 @@ import (
 // takeAccount waits for an account, beside the actor.
 func (a *actor) takeAccount(f *flight) {
 	f.stage = stageLeasing
-	ctx, cancel := a.ctx, func() {}
-	if due := f.turn.Budget.Due(); due.IsZero() {
-		ctx, cancel = context.WithCancel(a.ctx)
-	} else {
-		ctx, cancel = context.WithDeadline(a.ctx, due)
+	due := f.turn.Budget.Due()
+	if due.IsZero() {
+		due = a.now().Add(farAway)
 	}
+	ctx, cancel := context.WithDeadline(a.ctx, due)
 	f.cancel = cancel
 	want := account.Want{Model: clone(f.turn.Facts.Model), Only: f.needs.Only, Prefer: f.needs.Prefer, Exclude: f.excluded,
-		Client: f.turn.Client, Lane: f.turn.Lane, Permit: f.turn.place.held()}
+		Client: f.turn.Client, Lane: f.turn.Lane, Permit: f.turn.place.held(), Continues: a.record.Account != ""}
 	attempt, accounts := f.attempt, a.services.Accounts
 	a.world.beside(a, func() any {
 		defer cancel()
@@ -31,6 +30,9 @@ func (a *actor) takeAccount(f *flight) {
 		return leased{f, attempt, lease, err}
 	})
 }
+
+// farAway is longer than any lane lets a turn wait.
+const farAway = 24 * time.Hour
 
 func (a *actor) leased(m leased) {
 	f := m.flight

@@ -28,23 +28,7 @@ func (a *actor) nextDue() time.Time {
 		}
 	}
 	for _, f := range a.flights {
-		if f.gone {
-			continue // its link's limit is its own
-		}
-		if limit, _, bounded := f.deadline(); f.expiring.IsZero() {
-			if bounded {
-				earlier(limit.At)
-			}
-		} else {
-			earlier(f.expiring.Add(expiryGrace)) // due is past already
-		}
-	}
-	for _, f := range a.flights {
-		earlier(f.renewAt)
-		earlier(f.heldUntil)
-		if f.stage == stagePausing {
-			earlier(f.resumeAt)
-		}
+		f.dues(earlier)
 	}
 	for _, f := range a.arriving {
 		if a.needsNoRecord(f) {
@@ -63,6 +47,25 @@ func (a *actor) nextDue() time.Time {
 		earlier(a.idleSince.Add(idleLimit(a.key.Kind)))
 	}
 	return next
+}
+
+// dues are the moments at which something is due for a flight.
+func (f *flight) dues(earlier func(time.Time)) {
+	earlier(f.renewAt)
+	earlier(f.heldUntil)
+	if f.stage == stagePausing {
+		earlier(f.resumeAt)
+	}
+	if f.gone {
+		return // its link's limit is its own
+	}
+	if !f.expiring.IsZero() {
+		earlier(f.expiring.Add(expiryGrace)) // due is past already
+		return
+	}
+	if limit, _, bounded := f.deadline(); bounded {
+		earlier(limit.At)
+	}
 }
 
 // deadline is when a flight fails if nothing happens, and how; false = never. What

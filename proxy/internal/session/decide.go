@@ -266,6 +266,7 @@ func fault(e Evidence, t TurnState, kind outcome.Kind, effect outcome.Effect) Ve
 		if !e.Life {
 			v.Strike = StrikeIncomplete
 		}
+	default: // the request's own fault
 	}
 	if effect.Retry == outcome.RetryOther && anyAccount(t.Plan) {
 		v.Recovery = elsewhere(effect)

@@ -54,7 +54,8 @@ func (p Pin) bind(n Needs, clientAnchor bool) (Needs, *failure.Failure) {
 
 func ownerConflict() *failure.Failure {
 	return failure.New(failure.OwnerConflict,
-		"What this request refers to lies on different accounts: upload its files again, or send the whole conversation without previous_response_id.",
+		"What this request refers to lies on different accounts: upload its files again, "+
+			"or send the whole conversation without previous_response_id.",
 		failure.Reason("owners_disagree"))
 }
 

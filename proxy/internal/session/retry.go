@@ -76,13 +76,11 @@ func spends(r Recovery, k outcome.Kind) bool {
 		return false
 	case RecoverOtherAccount, RecoverAnyAccount, RecoverWhole, RecoverAfterPause:
 	}
-	switch reasonOf(k) {
-	case 0, OnConnectFailure:
-		return false
-	case OnStatus429:
+	reason := reasonOf(k)
+	if reason == OnStatus429 {
 		return k == outcome.EdgeLimited
 	}
-	return true
+	return reason != 0 && reason != OnConnectFailure
 }
 
 // allows says whether the policy lets the turn be sent again. A clean close comes

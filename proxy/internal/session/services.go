@@ -17,6 +17,8 @@ type Accounts interface {
 	Acquire(ctx context.Context, w account.Want) (*account.Lease, error)
 	// Eventless says that a turn broke without an event, or in the midst of them.
 	Eventless(name string)
+	// Failed says that the upstream refused a turn for what the account may do.
+	Failed(name string)
 	// Lacks says that the account does not have a model.
 	Lacks(name, model string)
 	// Observe takes in what the upstream tells of the account's windows.
