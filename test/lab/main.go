@@ -37,7 +37,7 @@ type experiment struct {
 var experiments = []experiment{
 	{"stall", func(s settings) time.Duration { return s.measured(2) + time.Minute }, runStall},
 	{"fairness", func(s settings) time.Duration { return s.measured(2) + time.Minute }, runFairness},
-	{"flap", func(s settings) time.Duration { return inLife(flapOutage+flapHealed, s.factor) + time.Minute }, runFlap},
+	{"flap", func(s settings) time.Duration { return flapTime(s.factor) + time.Minute }, runFlap},
 }
 
 // measured is how long all rounds of some phases take.
