@@ -14,9 +14,9 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
 
-// The simulation bites: each of these single breaks of a rule is caught. The seed is
-// the first that catches it; whatever changes the order of events moves it, so that a
-// break that a seed does not catch any more is looked for among all seeds.
+// The simulation bites: each of these single breaks of a rule is caught, by the seed
+// that is named among others. Whatever changes the order of events moves the seeds:
+// a break that its seed does not catch any more is looked for among all.
 //
 //	file              break                                                     seed  invariant that did not hold
 //	decide.go         clean close: sent again whether or not any account can       2  nothing is sent twice without proof
