@@ -150,6 +150,9 @@ func (a *actor) send(f *flight, l *link) {
 	}
 	plan, refusal := Make(a.question(f, target))
 	if refusal == nil {
+		refusal = a.sentMeanwhile(f)
+	}
+	if refusal == nil {
 		refusal = a.takeProbe(f)
 	}
 	if refusal != nil {

@@ -154,9 +154,7 @@ func (a *actor) answeredBefore(f *flight) bool {
 	case AgainReplay:
 		a.recall(f)
 	case AgainWait:
-		a.refuse(f, failure.New(failure.OutcomeUnknown,
-			"The same request was sent before and its outcome is not known yet; it is not sent twice.",
-			failure.Reason("outcome_unknown"), failure.After(wait)))
+		a.refuse(f, unknownOutcome(wait))
 	case AgainGone:
 		a.earlier.drop(f.turn.Fingerprint)
 		a.dropTurn(f.turn.Fingerprint, e.Attempt)
@@ -165,6 +163,30 @@ func (a *actor) answeredBefore(f *flight) bool {
 		return false
 	}
 	return true
+}
+
+// sentMeanwhile refuses a turn whose like was sent while it waited: when it was
+// admitted neither had been. Sent again later, it gets the answer of that one.
+func (a *actor) sentMeanwhile(f *flight) *failure.Failure {
+	e := a.earlier.find(f.turn.Fingerprint)
+	if f.dispatches > 0 || f.turn.Keyed || e == nil || f.turn.Fingerprint == "" {
+		return nil
+	}
+	switch answer, wait := JudgeAgain(*e, a.running(f.turn.Fingerprint), f.turn.Owner.Stored, a.now()); answer {
+	case AgainRun:
+		return nil
+	case AgainGone:
+		return anchorGone("abandoned")
+	case AgainReplay, AgainWait:
+		return unknownOutcome(max(wait, time.Second))
+	}
+	return nil
+}
+
+func unknownOutcome(wait time.Duration) *failure.Failure {
+	return failure.New(failure.OutcomeUnknown,
+		"The same request was sent before and its outcome is not known yet; it is not sent twice.",
+		failure.Reason("outcome_unknown"), failure.After(wait))
 }
 
 func (a *actor) running(fingerprint string) bool {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/store"
 )
 
@@ -51,6 +52,36 @@ func TestOutcomeIsTotal(t *testing.T) {
 			t.Fatalf("%+v: forgotten", facts)
 		case got == store.TurnCompleted && last != FactCompleted, got == store.TurnUnknown && e.Life:
 			t.Fatalf("%+v: %v", facts, got)
+		}
+	})
+}
+
+// Two identical deltas are admitted before either is sent. The first is sent and
+// cut: the second is the same request, and is not sent while its outcome is unknown.
+func TestTheSameDeltaTwiceInTheQueueIsSentOnce(t *testing.T) {
+	inReplicas(t, func(t *testing.T, shared store.Store) {
+		r := newReplica(t, shared, "one", "1", chatGPT)
+		defer r.quit()
+		r.anchored("t")
+		holder := r.ask("t", toolOutput)
+		first, second := r.ask("t", toolOutput+" "), r.ask("t", toolOutput+" ")
+		before := r.sent()
+		r.in(created("r1"), completed("r1"))
+		holder.take()
+		if r.sent() != before+1 {
+			t.Fatalf("%d requests", r.sent()-before)
+		}
+		r.in(errReset)
+		pass(time.Second)
+		if code := first.code(); code != failure.StreamIncomplete {
+			t.Fatal(code)
+		}
+		if code := second.code(); code != failure.OutcomeUnknown || r.sent() != before+1 {
+			t.Fatalf("%q after %d requests", code, r.sent()-before)
+		}
+		pass(2 * time.Second)
+		if r.inflight() != 0 || r.registry.Counts().Active != 0 {
+			t.Fatal("something is left")
 		}
 	})
 }
