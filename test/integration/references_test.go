@@ -164,10 +164,16 @@ func TestOneUnresolvedAccountLeavesTheOthersAtWork(t *testing.T) {
 		return nil
 	})
 	var pool v1alpha1.AccountPool
-	c.condition(&pool, samplePool, v1alpha1.ConditionUsable, metav1.ConditionTrue, v1alpha1.ReasonAccountsUsable)
-	for _, a := range pool.Status.Accounts {
-		if a.Name == "backup" && (a.State != v1alpha1.AccountConditionUnknown || a.Reason != v1alpha1.ReasonKeyNotFound) {
-			t.Errorf("backup is %s/%s, want Unknown/KeyNotFound", a.State, a.Reason)
+	c.eventually("the pool says which account lacks what", func(ctx context.Context) error {
+		if err := c.client.Get(ctx, c.key(samplePool), &pool); err != nil {
+			return fmt.Errorf("reading the pool: %w", err)
 		}
-	}
+		for _, a := range pool.Status.Accounts {
+			if a.Name == "backup" && a.State == v1alpha1.AccountConditionUnknown && a.Reason == v1alpha1.ReasonKeyNotFound {
+				return nil
+			}
+		}
+		return fmt.Errorf("accounts are %+v", pool.Status.Accounts)
+	})
+	c.condition(&pool, samplePool, v1alpha1.ConditionUsable, metav1.ConditionTrue, v1alpha1.ReasonAccountsUsable)
 }
