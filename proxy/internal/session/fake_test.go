@@ -177,6 +177,13 @@ func (c *counts) of(what string) int {
 	return c.rows[what]
 }
 
+// kinds is how many different things were told.
+func (c *counts) kinds() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.rows)
+}
+
 func (c *counts) Struck(class StrikeClass)        { c.count("strike " + class.String()) }
 func (c *counts) Suppressed(reason string)        { c.count("suppressed " + reason) }
 func (c *counts) Probed(outcome string)           { c.count("probe " + outcome) }
