@@ -53,19 +53,62 @@ func (l *logins) serves(account string, generation int64) bundle.Credential {
 // rejected plays a proxy that saw the upstream answer 401 to a token.
 func (l *logins) rejected(account string, generation int64) {
 	l.t.Helper()
+	l.rejectedBy(0, generation, account)
+}
+
+// rejectedBy plays one of several proxies, with the tokens of several accounts.
+func (l *logins) rejectedBy(proxy int, generation int64, accounts ...string) {
+	l.t.Helper()
 	l.eventually("the report", func(ctx context.Context) error {
 		var r v1alpha1.BridgeReplica
-		if err := l.client.Get(ctx, l.key(samplePolicy+"-blue-0"), &r); err != nil {
+		if err := l.client.Get(ctx, l.key(fmt.Sprintf("%s-blue-%d", samplePolicy, proxy)), &r); err != nil {
 			return err
 		}
 		at := metav1.NewTime(l.clock.Now())
 		r.Status.ReportSequence++
 		r.Status.ReportedAt = &at
-		r.Status.Accounts = []v1alpha1.ReplicaAccount{{
-			Name: account, State: v1alpha1.AccountConditionReauthRequired, Reason: "AuthRejected", CredentialGeneration: generation,
-		}}
+		r.Status.Accounts = nil
+		for _, name := range accounts {
+			r.Status.Accounts = append(r.Status.Accounts, v1alpha1.ReplicaAccount{
+				Name: name, State: v1alpha1.AccountConditionReauthRequired, Reason: "AuthRejected", CredentialGeneration: generation,
+			})
+		}
 		return l.client.Status().Update(ctx, &r)
 	})
+}
+
+// TestB56_ThreeProxiesRejectFiftyTokens: each of them says so of every account, and
+// two operators hear it; one is stopped in the midst and another takes its place.
+// There is one exchange for each rotation, and all proxies get the token it gave.
+func TestB56_ThreeProxiesRejectFiftyTokens(t *testing.T) {
+	l := newLogins(t, manyAccounts)
+	l.bridge()
+	first := l.start(func(o *operator) {
+		o.answered = func(n int) {
+			if n == manyAccounts/2 {
+				o.kill() // tokens are in its hands
+			}
+		}
+	})
+	l.start()
+	l.reach(2)
+	l.runPods(samplePolicy, 3)
+	names := make([]string, manyAccounts)
+	for i := range names {
+		names[i] = fmt.Sprintf("a%02d", i)
+	}
+	for proxy := range 3 {
+		l.rejectedBy(proxy, 2, names...)
+	}
+	l.start()
+	l.reach(3)
+	l.exchanged(2)
+	for _, name := range names {
+		l.serves(name, 3)
+	}
+	if first.asks.Load() == 0 {
+		t.Error("the first operator never raced")
+	}
 }
 
 // TestT60_ARejectedTokenIsRefreshedOutOfTurn: once for its generation; a login that
