@@ -115,6 +115,7 @@ apiVersion: causeway.dev/v1alpha1
 kind: CircuitPolicy
 metadata: {name: times}
 spec:
+  breaker: {consecutiveFailures: 100, minSamples: 10000} # failures here are made on purpose
   deadlines: {keepaliveSeconds: {{.Keepalive}}, idleSeconds: {{.Idle}}, firstEventSeconds: {{.FirstEvent}}}
 ---
 apiVersion: causeway.dev/v1alpha1

@@ -21,7 +21,7 @@ import (
 // seconds, come at a third of the clients' patience instead of a twentieth.
 const (
 	clientTimerMS = 3000
-	silence       = 4500 * time.Millisecond
+	silence       = 6500 * time.Millisecond // 2 s of it are the proxy's hold, before the head
 	// headHeld is how long the proxy holds an answer's head back for an error
 	// that may come; clients' timers begin after it.
 	headHeld = 2 * time.Second
