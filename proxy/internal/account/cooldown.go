@@ -32,8 +32,8 @@ func (l *Lease) CoolDown(until time.Time, reason string) time.Time {
 // with each such incident since the last success, up to a minute for a rate limit
 // and to the ejection's maximum else. A running cool-down of the same reason is
 // never shortened. Limits of more than ten minutes are probed by one turn from time
-// to time. Turns that wait are judged anew. An unknown name is ignored: the account may just have been
-// removed.
+// to time. Turns that wait are judged anew. An unknown name is ignored: the account
+// may just have been removed.
 func (r *Registry) CoolDown(name string, until time.Time, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +46,7 @@ func (r *Registry) coolDown(e *entry, h hint) time.Time {
 	now := r.clock.Now()
 	h.jitter = rand.Float64() //nolint:gosec // spreads load, guards nothing
 	p := pauses{base: r.ejection.base, limit: r.ejection.limit}
-	p.quota, _ = e.usage.fullUntil(now)
+	p.quota = e.usage.fullUntil(now)
 	if byLimit(h.reason) {
 		e.distrust = false // what the document says has been confirmed
 	}

@@ -232,11 +232,11 @@ func (u *usage) load(now time.Time) load {
 
 // fullUntil is the latest end of a window that is used up; zero = none is, or
 // nobody told its end. It counts only next to a refusal.
-func (u *usage) fullUntil(now time.Time) (until time.Time, long bool) {
+func (u *usage) fullUntil(now time.Time) (until time.Time) {
 	for _, w := range u.current(now) {
 		if w.Used >= fullPercent && w.ResetsAt.After(until) {
-			until, long = w.ResetsAt, w.long()
+			until = w.ResetsAt
 		}
 	}
-	return until, long
+	return until
 }

@@ -148,7 +148,7 @@ func (r *Registry) Observe(name string, told Usage) {
 		return
 	}
 	disproved := e.distrust || !e.succeeded.IsZero() && now.Sub(e.succeeded) < documentLag
-	if until, _ := e.usage.fullUntil(now); !disproved && !until.IsZero() {
+	if until := e.usage.fullUntil(now); !disproved && !until.IsZero() {
 		r.coolDown(e, hint{reason: ReasonQuotaExhausted, until: until})
 	}
 }

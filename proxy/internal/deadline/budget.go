@@ -15,8 +15,6 @@ const (
 	// ClampedHeader of an answer says "1" where callerMaxSeconds is less than what
 	// the caller asked for.
 	ClampedHeader = "X-Causeway-Deadline-Clamped"
-	// BudgetHeader is between replicas: what is left, in whole milliseconds.
-	BudgetHeader = "X-Causeway-Peer-Budget-Ms"
 )
 
 // sdkHeaders say how long an SDK waits: in seconds, for the head of an answer or
@@ -106,9 +104,9 @@ func (b Budget) Remaining(now time.Time) (time.Duration, bool) {
 // Due is when the budget ends; zero = never.
 func (b Budget) Due() time.Time { return b.due }
 
-// Header is the value of BudgetHeader for the next replica, made when the turn is
-// sent there; empty = the budget has no end. A part of a millisecond is lost with
-// each hop, never gained.
+// Header is what is left, in whole milliseconds, for the next replica, made when
+// the turn is sent there: a field of its signed envelope. Empty = the budget has no
+// end. A part of a millisecond is lost with each hop, never gained.
 func (b Budget) Header(now time.Time) string {
 	left, bounded := b.Remaining(now)
 	if !bounded {

@@ -45,12 +45,10 @@ const (
 // Class is what kind of work a turn is.
 type Class string
 
-// Classes of turns. Media is slow to begin, Compact and Control are as text.
+// Classes of turns. Media is slow to begin.
 const (
-	Text    Class = "text"
-	Media   Class = "media"
-	Compact Class = "compact"
-	Control Class = "control"
+	Text  Class = "text"
+	Media Class = "media"
 )
 
 // Limits that no field of a CircuitPolicy sets.
@@ -111,35 +109,6 @@ func atLeast(d, least time.Duration) time.Duration {
 		return 0
 	}
 	return max(d, least)
-}
-
-// Of is the duration of one limit; 0 = none, or not the business of a turn that
-// has been read.
-func (l Limits) Of(k Kind) time.Duration {
-	switch k {
-	case AdmissionWait:
-		return l.AdmissionWait
-	case Dial:
-		return l.Dial
-	case TLS:
-		return l.TLS
-	case WriteBody:
-		return l.WriteBody
-	case ResponseHeader:
-		return l.ResponseHeader
-	case FirstEvent:
-		return l.FirstEvent
-	case StreamIdle:
-		return l.StreamIdle
-	case Total:
-		return l.Total
-	case CallerMax:
-		return l.CallerMax
-	case CancelGrace:
-		return l.CancelGrace
-	default:
-		return 0
-	}
 }
 
 // Dispatch is what has left for the upstream when the phase k runs out of time, in

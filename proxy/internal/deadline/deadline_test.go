@@ -29,7 +29,6 @@ func TestLimitsOfAClass(t *testing.T) {
 		want   Limits
 	}{
 		"text":                             {policy, Text, true, text},
-		"compact":                          {policy, Compact, true, text},
 		"media begins late":                {policy, Media, true, media},
 		"an answer in one piece":           {policy, Text, false, whole},
 		"the policy is longer than media":  {patient, Media, true, long},
@@ -41,18 +40,6 @@ func TestLimitsOfAClass(t *testing.T) {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-func TestEveryLimitOfATurnIsFoundByItsKind(t *testing.T) {
-	l := Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
-	for i, k := range []Kind{AdmissionWait, Dial, TLS, WriteBody, ResponseHeader, FirstEvent, StreamIdle, Total, CallerMax, CancelGrace} {
-		if got := l.Of(k); got != time.Duration(i+1) {
-			t.Errorf("%s: %d", k, got)
-		}
-	}
-	if l.Of(InboundBody) != 0 || l.Of("else") != 0 {
-		t.Error("a limit that is no turn's")
 	}
 }
 
@@ -96,7 +83,6 @@ func TestBudgetOfATurn(t *testing.T) {
 		"an SDK that makes no sense":           {header: map[string]string{"X-Stainless-Timeout": "NaN", "X-Stainless-Read-Timeout": "-1"}},
 		"of two from an SDK the sensible one":  {header: map[string]string{"X-Stainless-Timeout": "soon", "X-Stainless-Read-Timeout": "4"}, want: 4 * time.Second, kind: Total, source: Caller},
 		"an SDK's zero is no limit":            {header: map[string]string{"X-Stainless-Timeout": "0"}},
-		"the header of a replica is no wish":   {header: map[string]string{BudgetHeader: "5"}, stream: true},
 		"an SDK's is clamped like any other's": {header: map[string]string{"X-Stainless-Timeout": "7201"}, want: 2 * time.Hour, kind: CallerMax, source: Operator, clamped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
