@@ -37,6 +37,7 @@ func (p *process) apply(rt *config.Runtime) {
 	}
 	p.runtime.Store(rt)
 	p.resetCircuits(rt)
+	p.forceCircuits(rt)
 	p.metrics.ConfigReloaded(telemetry.ResultOK)
 	p.changed()
 }

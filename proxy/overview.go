@@ -1,8 +1,11 @@
 package proxy
 
 import (
+	"github.com/causeway-dev/causeway/api/bundle"
+	"github.com/causeway-dev/causeway/api/v1alpha1"
 	"github.com/causeway-dev/causeway/proxy/internal/account"
 	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
+	"github.com/causeway-dev/causeway/proxy/internal/circuit"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
 	"github.com/causeway-dev/causeway/proxy/internal/report"
 	"github.com/causeway-dev/causeway/proxy/internal/session"
@@ -70,9 +73,22 @@ func (p *process) resetCircuits(rt *config.Runtime) {
 	}
 	p.reset = token
 	p.bridge.ResetCircuits(token)
-	for _, route := range p.routes.States() {
-		if err := p.routes.Reset(route.Key, "annotation"); err != nil {
-			p.log.Error("Resetting a circuit failed", "error", err) // it names itself
+	p.routes.Reset("annotation " + v1alpha1.AnnotationResetCircuits)
+}
+
+// forceCircuits follows the user's wishes of circuits that stay open or closed for
+// a while.
+func (p *process) forceCircuits(rt *config.Runtime) {
+	var forces []circuit.Force
+	for _, f := range rt.Bundle.ForceCircuits {
+		to := map[string]circuit.State{bundle.CircuitOpen: circuit.Open, bundle.CircuitClosed: circuit.Closed}
+		state, known := to[f.State]
+		route, valid := circuit.ParseKey(f.Route)
+		if !known || !valid {
+			p.log.Error("Ignoring a forced circuit: it has no valid route or state", "route", f.Route, "state", f.State)
+			continue
 		}
+		forces = append(forces, circuit.Force{Route: route, To: state, Until: f.Until})
 	}
+	p.routes.SetForces(forces, "annotation "+v1alpha1.AnnotationForceCircuits)
 }

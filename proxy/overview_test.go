@@ -232,3 +232,47 @@ func TestWhatIsReportedOfSessions(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// What a person forces holds in a real proxy until its end, is seen in metrics,
+// and ends at once when the wish is taken back.
+func TestT16_AForcedRouteRefusesAndReturns(t *testing.T) {
+	up := upstream.Start(t, upstream.Options{Accounts: map[string]string{secretKey: "first"}})
+	p := launch(t, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60}, nil)
+	p.configure(t, up.URL+"/v1", bundle.Drain{PodGraceSeconds: 60}, firstKey)
+	p.awaitConfiguration(t)
+	circuit, errs := effective.Circuit(nil)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	p.edit(t, func(b *bundle.Bundle) { b.Circuit.Breaker = circuit.Breaker })
+	turn := func() int {
+		status, _, _ := p.turn(t, "CANARY", `{"model":"gpt-5.5","input":"hello"}`)
+		return status
+	}
+	p.until(t, "a turn that is let through", func() bool { return turn() == http.StatusOK })
+	host := strings.TrimPrefix(up.URL, "http://")
+	force := func(until time.Time) {
+		p.edit(t, func(b *bundle.Bundle) {
+			b.ForceCircuits = []bundle.ForcedCircuit{{Route: host, State: bundle.CircuitOpen, Until: until}}
+		})
+	}
+	force(time.Now().Add(time.Hour))
+	p.until(t, "a refusal", func() bool { return turn() == http.StatusServiceUnavailable })
+	sent := len(up.Ledger().Dispatches())
+	if status, header, raw := p.turn(t, "CANARY", `{"model":"gpt-5.5","input":"hello"}`); status != http.StatusServiceUnavailable ||
+		header.Get("Retry-After") == "" || !strings.Contains(raw, "route_open") {
+		t.Errorf("%d %s, want a refusal that names the route's circuit and a time", status, raw)
+	}
+	if now := len(up.Ledger().Dispatches()); now != sent {
+		t.Errorf("%d turns were sent on a route that is forced open", now-sent)
+	}
+	if !strings.Contains(p.log.String(), `"audit":true`) {
+		t.Error("no audit record")
+	}
+	force(time.Now().Add(-time.Second))
+	p.until(t, "a turn after its end", func() bool { return turn() == http.StatusOK })
+	force(time.Now().Add(time.Hour))
+	p.until(t, "a refusal again", func() bool { return turn() == http.StatusServiceUnavailable })
+	p.edit(t, func(b *bundle.Bundle) { b.ForceCircuits = nil })
+	p.until(t, "a turn after the wish is gone", func() bool { return turn() == http.StatusOK })
+}

@@ -131,6 +131,7 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 	}
 	p.watch = p.health(p.store)
 	p.resetCircuits(rt) // of what the store remembers
+	p.forceCircuits(rt)
 	p.watchSessions()
 	p.watchLanes()
 	p.watchRoutes()

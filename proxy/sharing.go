@@ -40,7 +40,7 @@ func (p *process) watchRoutes() {
 func reportedRoutes(states []circuit.Status) []report.Route {
 	out := make([]report.Route, len(states))
 	for i, s := range states {
-		out[i] = report.Route{Key: s.Key, State: s.State.String(), OpenUntil: s.Until, Openings: s.Opened}
+		out[i] = report.Route{Key: s.Key, State: s.State.String(), OpenUntil: s.Until, Openings: s.Opened, Reason: s.Reason}
 	}
 	return out
 }

@@ -7,7 +7,10 @@
 // effective: defaults are applied before a bundle is made, never after.
 package bundle
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // ContractVersion is the version of the types of this package. A proxy refuses
 // a bundle of another version and keeps serving the one it has.
@@ -45,7 +48,25 @@ type Bundle struct {
 	// was opened under another value, or none. Empty = nothing is asked for.
 	// Pool.ResetCooldowns is the same for cool-downs.
 	ResetCircuits string `json:"resetCircuits,omitempty"`
+	// ForceCircuits holds the breakers of routes open or closed for a while.
+	ForceCircuits []ForcedCircuit `json:"forceCircuits,omitempty"`
 }
+
+// ForcedCircuit is one breaker that a person wants open or closed.
+type ForcedCircuit struct {
+	// Route is HOST, for all routes of that host, or HOST/FAMILY/TRANSPORT.
+	Route string `json:"route"`
+	// State is CircuitOpen or CircuitClosed.
+	State string `json:"state"`
+	// Until is when the breaker decides by itself again.
+	Until time.Time `json:"until"`
+}
+
+// States of a ForcedCircuit.
+const (
+	CircuitOpen   = "Open"
+	CircuitClosed = "Closed"
+)
 
 // Provider types; see AccountPool.spec.provider.type.
 const (

@@ -29,6 +29,7 @@ func Bridge(b *v1alpha1.BridgePolicy, pool bundle.Pool, circuit bundle.Circuit) 
 		Reporting: bundle.Reporting{Mode: string(s.ReportingMode), MinIntervalSeconds: int(s.ReportSeconds)},
 
 		ResetCircuits: ResetToken(b),
+		ForceCircuits: ForcedCircuits(b),
 	}
 	if b.Spec.Store != nil && b.Spec.Store.Redis != nil {
 		out.Store.Addresses = append([]string(nil), b.Spec.Store.Redis.Addresses...)

@@ -48,13 +48,14 @@ func hasAccount(p *v1alpha1.AccountPool, name string) bool {
 // AnnotationWarnings lists the annotations of ours that cannot be used. An
 // annotation never makes a policy unacceptable: the spec is not at fault.
 func AnnotationWarnings(b *v1alpha1.BridgePolicy) []Warning {
+	forced := forceWarning(b)
 	if token := b.Annotations[v1alpha1.AnnotationResetCircuits]; token == "" || ResetToken(b) != "" {
-		return nil
+		return forced
 	}
-	return []Warning{{Reason: v1alpha1.ReasonInvalidAnnotation, Message: fmt.Sprintf(
+	return append(forced, Warning{Reason: v1alpha1.ReasonInvalidAnnotation, Message: fmt.Sprintf(
 		"annotation %s must be up to %d letters, digits and any of . _ : + -, starting with a letter or digit: "+
 			"set it to a text not used before, such as the time; no circuit was closed",
-		v1alpha1.AnnotationResetCircuits, v1alpha1.MaxResetToken)}}
+		v1alpha1.AnnotationResetCircuits, v1alpha1.MaxResetToken)})
 }
 
 // PoolWarnings is AnnotationWarnings of a pool. A message holds nothing of the

@@ -132,7 +132,9 @@ type RouteStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Openings int32 `json:"openings,omitempty"`
 
-	// reason is the kind of the newest failure that counted, one CamelCase word.
+	// reason is why the breaker is open or tries again, one CamelCase word:
+	// ConsecutiveFailures, FailureShare, ProbeFailed, ProbeWithoutVerdict, Restored
+	// from before a restart, or Forced by annotation.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`

@@ -64,6 +64,9 @@ const (
 	AnnotationNextHolder = Prefix + "next-holder"
 )
 
+// MaxForcedCircuits bounds the entries of AnnotationForceCircuits.
+const MaxForcedCircuits = 16
+
 // MaxResetToken bounds the value of AnnotationResetCircuits, and what names the
 // wish in the value of AnnotationResetCooldowns.
 const MaxResetToken = 64
@@ -80,6 +83,11 @@ const (
 	// digits and any of . _ : + -, the time for example. What opens later stays
 	// open under the same value.
 	AnnotationResetCircuits = Prefix + "reset-circuits"
+	// AnnotationForceCircuits holds the breakers of routes open or closed until a
+	// time, by ROUTE=STATE@TIME, several with commas between them: ROUTE as in
+	// status, or its host alone for all routes of a host; STATE Open or Closed; TIME
+	// in RFC 3339, of which a proxy follows at most the next 24 hours.
+	AnnotationForceCircuits = Prefix + "force-circuits"
 	AnnotationCutDrain      = Prefix + "cut-drain"
 )
 

@@ -89,6 +89,7 @@ type Breaker struct {
 	until time.Time // of Open
 	// opened counts openings in a row, closedAt is the end of the last.
 	opened   int
+	openedBy string // the reason of the last
 	closedAt time.Time
 
 	// Closed.
@@ -304,6 +305,7 @@ func (b *Breaker) open(p Policy, reason string, at time.Time) {
 	b.until = at.Add(p.openFor(b.opened, b.Salt))
 	b.late, b.neutral = 0, 0
 	b.probes, b.successes = nil, 0
+	b.openedBy = reason
 	b.move(Open, reason)
 }
 

@@ -14,14 +14,26 @@ func (b *Breaker) Hint(now time.Time) { b.hinted = now.Add(hintLife) }
 // runs meanwhile counts nowhere.
 func (b *Breaker) Force(to State, until time.Time) {
 	from := b.shown()
+	again := b.forced != nil && from == to
 	b.forced, b.forcedUntil = &to, until
-	b.note(Change{From: from, To: to, Reason: byForce, Until: until})
+	if !again {
+		b.note(Change{From: from, To: to, Reason: byForce, Until: until})
+	}
 }
 
-// Reset closes the circuit and forgets everything; what is under way counts
-// nowhere.
-func (b *Breaker) Reset(now time.Time) {
+// Release ends a force before its time.
+func (b *Breaker) Release() {
+	if b.forced == nil {
+		return
+	}
+	from := *b.forced
 	b.forced = nil
+	b.note(Change{From: from, To: b.state, Reason: byForceOver})
+}
+
+// Reset closes the circuit and forgets everything but a force; what is under way
+// counts nowhere.
+func (b *Breaker) Reset(now time.Time) {
 	b.opened = 0
 	b.close(byReset, now)
 }
@@ -33,6 +45,7 @@ func (b *Breaker) restore(p Policy, until time.Time, opened int, now time.Time) 
 	if latest := now.Add(p.MaxOpen); b.until.After(latest) {
 		b.until = latest // of a clock that is ahead
 	}
+	b.openedBy = byRestore
 	b.move(Open, byRestore)
 	b.Tick(p, now)
 }
@@ -50,6 +63,18 @@ func (b *Breaker) shown() State {
 		return *b.forced
 	}
 	return b.state
+}
+
+// reason is why the circuit is not closed, or why it is though it would not be.
+func (b *Breaker) reason() string {
+	switch {
+	case b.forced != nil:
+		return byForce
+	case b.state == Closed:
+		return ""
+	default:
+		return b.openedBy
+	}
 }
 
 // idle says whether nothing would be lost with the circuit.

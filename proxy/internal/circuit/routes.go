@@ -48,6 +48,7 @@ type Routes struct {
 	ready    bool
 	perHost  bool
 	breakers map[Key]*Breaker
+	forces   []Force // those asked for, their ends on our clock
 }
 
 // New returns Routes without circuits.
@@ -135,6 +136,7 @@ func (r *Routes) breaker(key Key) (Key, *Breaker) {
 	}
 	b := &Breaker{Salt: r.options.Salt ^ saltOf(key)}
 	r.breakers[key] = b
+	r.obey(key, b, r.options.Clock.Now())
 	return key, b
 }
 
@@ -200,6 +202,14 @@ func (p *Permit) Event() {
 			p.breaker.Event(policy, &p.ticket, now)
 		}
 	})
+}
+
+// RouteClosed says that nothing is known against the route: the attempt is no
+// probe, and the circuit has not opened since it began.
+func (p *Permit) RouteClosed() bool {
+	p.routes.mu.Lock()
+	defer p.routes.mu.Unlock()
+	return p.ticket.probe == 0 && p.breaker.shown() == Closed
 }
 
 // Done says how the attempt ended, and with which account. Only the first Done or

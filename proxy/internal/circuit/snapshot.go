@@ -2,8 +2,6 @@ package circuit
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -67,6 +65,8 @@ type Status struct {
 	// Until is when it lets a probe through, or when the force ends; zero = now.
 	Until  time.Time
 	Opened int
+	// Reason is why it was opened or forced, from a closed set; empty = it is closed.
+	Reason string
 	Forced bool
 
 	own      State
@@ -86,7 +86,7 @@ func (r *Routes) collect() []Status {
 		if c := b.Changes(); len(c) > 0 {
 			changed[key] = c
 		}
-		s := Status{Key: key.String(), State: b.shown(), Opened: b.opened, own: b.state, ownUntil: b.until}
+		s := Status{Key: key.String(), State: b.shown(), Opened: b.opened, Reason: b.reason(), own: b.state, ownUntil: b.until}
 		switch {
 		case b.forced != nil:
 			s.Until, s.Forced = b.forcedUntil, true
@@ -103,47 +103,21 @@ func (r *Routes) collect() []Status {
 	return out
 }
 
-// MaxForce is the longest time for which a circuit can be forced: no state is
-// without an end.
-const MaxForce = 24 * time.Hour
-
-// ErrForce says that a command names no valid route or time.
-var ErrForce = errors.New("not a route or time to force")
-
-// ForceOpen refuses everything on a route for a while. by names who asks for it.
-func (r *Routes) ForceOpen(key string, ttl time.Duration, by string) error {
-	return r.force(key, Open, ttl, by)
-}
-
-// ForceClosed lets everything through on a route for a while.
-func (r *Routes) ForceClosed(key string, ttl time.Duration, by string) error {
-	return r.force(key, Closed, ttl, by)
-}
-
-func (r *Routes) force(name string, to State, ttl time.Duration, by string) error {
-	key, ok := ParseKey(name)
-	if !ok {
-		return fmt.Errorf("forcing route %q: %w: host or host/family/transport", name, ErrForce)
-	}
-	if ttl <= 0 || ttl > MaxForce {
-		return fmt.Errorf("forcing route %q: %w: time must be above 0 and at most %v", name, ErrForce, MaxForce)
-	}
-	until := r.options.Clock.Now().Add(ttl)
-	r.options.Log.Info("Forcing circuit of route", "audit", true, "route", name, "to", to.String(), "until", until.Round(0), "by", by)
-	r.command(key, func(b *Breaker) { b.Force(to, until) })
-	return nil
-}
-
-// Reset closes the circuit of a route, and ends a force.
-func (r *Routes) Reset(name, by string) error {
-	key, ok := ParseKey(name)
-	if !ok {
-		return fmt.Errorf("resetting route %q: %w: host or host/family/transport", name, ErrForce)
-	}
-	r.options.Log.Info("Resetting circuit of route", "audit", true, "route", name, "by", by)
+// Reset closes all circuits; what is under way counts nowhere. What is forced
+// stays so: that has its own end. by names who asks for it.
+func (r *Routes) Reset(by string) {
 	now := r.options.Clock.Now()
-	r.command(key, func(b *Breaker) { b.Reset(now) })
-	return nil
+	r.mu.Lock()
+	changed := map[Key][]Change{}
+	for key, b := range r.breakers {
+		b.Reset(now)
+		changed[key] = b.Changes()
+	}
+	r.mu.Unlock()
+	r.options.Log.Info("Resetting circuits of routes", "audit", true, "routes", len(changed), "by", by)
+	for key, c := range changed {
+		r.tell(key, c)
+	}
 }
 
 // command does something with the circuit of a key.

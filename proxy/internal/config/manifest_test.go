@@ -176,6 +176,8 @@ func TestManifestWarnings(t *testing.T) {
 		{"a field of later", edited(t, "bridge.yaml", "  clients:\n", "  rollout: {type: BlueGreen}\n  clients:\n"), "BridgePolicy/chat: spec.rollout is accepted and not yet effective"},
 		{"a reset that cannot be used", edited(t, "bridge.yaml", "  name: chat\n", "  name: chat\n  annotations: {causeway.dev/reset-circuits: '"+canary+" now'}\n"),
 			"bridge.yaml: BridgePolicy/chat: annotation causeway.dev/reset-circuits must be"},
+		{"a force that cannot be used", edited(t, "bridge.yaml", "  name: chat\n", "  name: chat\n  annotations: {causeway.dev/force-circuits: '"+canary+"'}\n"),
+			"bridge.yaml: BridgePolicy/chat: annotation causeway.dev/force-circuits entry 1"},
 		{"another kind", edited(t, "clients.yaml", "apiVersion: v1\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n---\napiVersion: v1\n"),
 			"clients.yaml, document 1: ConfigMap/x is ignored"},
 	}

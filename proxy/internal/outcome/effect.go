@@ -99,8 +99,8 @@ const (
 	// AccountUnreachable: what leads to this account alone is broken.
 	AccountUnreachable
 	// AccountSuspect is a weak sign: several in a short time make the account less
-	// preferred, one alone changes nothing. While the circuit of the route is not
-	// closed it says nothing about the account.
+	// preferred, one alone changes nothing. If nothing at all came back while the circuit of
+	// the route was not closed, it says nothing about the account.
 	AccountSuspect
 )
 

@@ -59,7 +59,7 @@ type Route struct {
 	OpenUntil time.Time
 	// Openings in a row.
 	Openings int
-	// Reason is the kind of the newest failure that counted, in CamelCase or snake_case.
+	// Reason is why it is open or half open, in CamelCase or snake_case.
 	Reason string
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
-// affectAccount tells the account what an attempt meant for it.
+// affectAccount tells the account what an attempt meant for it. Call it before
+// the attempt's permit ends.
 func (a *actor) affectAccount(f *flight, v Verdict, e Evidence) {
 	if f.lease == nil {
 		return
@@ -40,11 +41,19 @@ func (a *actor) affectAccount(f *flight, v Verdict, e Evidence) {
 	case outcome.AccountModel:
 		accounts.Lacks(name, clone(f.turn.Facts.Model))
 	case outcome.AccountSuspect:
-		if e.Last.Fault != nil {
-			accounts.Failed(name) // the upstream's own word about it
-			return
-		}
-		accounts.Eventless(name)
+		a.suspect(f, e)
+	}
+}
+
+// suspect notes a weak sign against the account.
+func (a *actor) suspect(f *flight, e Evidence) {
+	name := f.lease.Account().Name
+	switch {
+	case e.Last.Fault != nil:
+		a.services.Accounts.Failed(name) // the upstream's own word about it
+	case f.permit == nil || f.permit.RouteClosed():
+		a.services.Accounts.Eventless(name)
+	default: // the route is at fault until the contrary is known
 	}
 }
 

@@ -16,9 +16,9 @@ func (a *actor) judge(f *flight, event *upstream.Event) {
 	e := Digest(f.facts)
 	v := Decide(e, a.turnState(f, e))
 	a.services.Observer.AttemptDone(f.transport, v.Row)
-	f.endPermit(v.Kind)
 	f.spend(event)
 	a.affectAccount(f, v, e)
+	f.endPermit(v.Kind)
 	a.affectRecord(f, v)
 	if l := f.link; l != nil {
 		l.remove(f)

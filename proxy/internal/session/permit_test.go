@@ -32,10 +32,22 @@ var quickBreaker = bundle.Breaker{Scope: "Route", ConsecutiveFailures: 2, Window
 // inRoutes is a bench with a circuit of the route.
 func inRoutes(t *testing.T, f func(b *bench, routes *circuit.Routes)) {
 	t.Helper()
+	inRoutesHearing(t, nil, f)
+}
+
+// inRoutesHearing is inRoutes with someone who hears what accounts are told.
+func inRoutesHearing(t *testing.T, heard *listening, f func(b *bench, routes *circuit.Routes)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		routes := circuit.New(circuit.Options{Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: noMetrics{}})
 		routes.Update(quickBreaker, 1)
-		o := setUp{provider: bundle.ProviderChatGPT, accounts: []string{"a"}, firstEvent: 120, services: func(s *Services) { s.Routes = routes }}
+		o := setUp{provider: bundle.ProviderChatGPT, accounts: []string{"a"}, firstEvent: 120, services: func(s *Services) {
+			s.Routes = routes
+			if heard != nil {
+				heard.Registry = s.Accounts.(*account.Registry)
+				s.Accounts = heard
+			}
+		}}
 		b := newBenchOf(t, o)
 		defer b.end()
 		f(b, routes)
@@ -109,6 +121,29 @@ func TestT09_AProbesClientLeaves(t *testing.T) {
 		b.ask("four", body)
 		if b.sent() != before+1 {
 			t.Fatalf("the next turn is not let through; the route is %s", state(routes))
+		}
+	})
+}
+
+// What breaks while the route is known to be broken says nothing about an account,
+// neither a probe nor what began before.
+func TestABrokenRouteBlamesNoAccount(t *testing.T) {
+	heard := &listening{}
+	inRoutesHearing(t, heard, func(b *bench, routes *circuit.Routes) {
+		early := b.ask("early", body)
+		other := b.newest()
+		b.cut("one")
+		b.cut("two")
+		told := len(heard.told)
+		if told != 2 {
+			t.Fatalf("told %q, want the two cuts that opened the route", heard.told)
+		}
+		other.in <- errReset
+		early.take()
+		pass(15 * time.Second)
+		b.cut("probe")
+		if got := state(routes); got != "open" || len(heard.told) != told {
+			t.Fatalf("route %s, then told %q", got, heard.told[told:])
 		}
 	})
 }

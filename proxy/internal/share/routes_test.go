@@ -139,9 +139,7 @@ func TestScenarioT13_ANewProcessStartsWithWhatWasOpen(t *testing.T) {
 		old := w.proxy(t, "old")
 		old.fail(5)
 		old.exchange()
-		if err := old.routes.Reset(route.String(), "test"); err != nil {
-			t.Fatal(err)
-		}
+		old.routes.Reset("test")
 		old.exchange()
 		fresh := w.proxy(t, "new")
 		fresh.exchange()

@@ -23,7 +23,9 @@ type RouteStatusApplyConfiguration struct {
 	OpenUntil *v1.Time `json:"openUntil,omitempty"`
 	// openings in a row; it begins anew once the breaker has closed for good.
 	Openings *int32 `json:"openings,omitempty"`
-	// reason is the kind of the newest failure that counted, one CamelCase word.
+	// reason is why the breaker is open or tries again, one CamelCase word:
+	// ConsecutiveFailures, FailureShare, ProbeFailed, ProbeWithoutVerdict, Restored
+	// from before a restart, or Forced by annotation.
 	Reason *string `json:"reason,omitempty"`
 }
 
