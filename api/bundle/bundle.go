@@ -44,6 +44,9 @@ type Bundle struct {
 	Drain     Drain     `json:"drain"`
 	Reporting Reporting `json:"reporting"`
 
+	// Activation is set if two slots take turns; nil = every proxy has authority.
+	Activation *Activation `json:"activation,omitempty"`
+
 	// ResetCircuits closes every retry circuit and every breaker of a route that
 	// was opened under another value, or none. Empty = nothing is asked for.
 	// Pool.ResetCooldowns is the same for cool-downs.

@@ -31,6 +31,12 @@ func Bridge(b *v1alpha1.BridgePolicy, pool bundle.Pool, circuit bundle.Circuit) 
 		ResetCircuits: ResetToken(b),
 		ForceCircuits: ForcedCircuits(b),
 	}
+	if s.RolloutType == v1alpha1.RolloutBlueGreen {
+		out.Activation = &bundle.Activation{
+			Lease: ActivationLease(b.Name), HoldSeconds: int(s.HoldSeconds),
+			LeaseSeconds: int(s.LeaseSeconds), RenewSeconds: int(s.RenewSeconds), RetrySeconds: int(s.RetrySeconds),
+		}
+	}
 	if b.Spec.Store != nil && b.Spec.Store.Redis != nil {
 		out.Store.Addresses = append([]string(nil), b.Spec.Store.Redis.Addresses...)
 		out.Store.TLS = string(s.StoreTLS)
@@ -43,6 +49,9 @@ func Bridge(b *v1alpha1.BridgePolicy, pool bundle.Pool, circuit bundle.Circuit) 
 	}
 	return out, j.errs
 }
+
+// ActivationLease names the Lease by which the slots of a bridge take turns.
+func ActivationLease(bridge string) string { return bridge + "-activation" }
 
 // bridgeInvariants judges numbers with defaults applied, together with the
 // circuit policy.
