@@ -1,0 +1,68 @@
+package plan
+
+import (
+	"strconv"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/causeway-dev/causeway/api/bundle"
+	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
+)
+
+// lease is what the activation Lease says.
+type lease struct {
+	exists  bool
+	version string
+	asked   v1alpha1.SlotName // next-holder
+	holder  bundle.Holder
+	foreign bool // somebody else wrote the holder
+	epoch   int64
+}
+
+func readLease(l *coordinationv1.Lease) lease {
+	if l == nil {
+		return lease{}
+	}
+	out := lease{exists: true, version: l.ResourceVersion, asked: v1alpha1.SlotName(l.Annotations[v1alpha1.AnnotationNextHolder])}
+	out.epoch, _ = strconv.ParseInt(l.Annotations[v1alpha1.AnnotationEpoch], 10, 64) // what is no number is as good as 0
+	if id := l.Spec.HolderIdentity; id != nil {
+		holder, ok := bundle.ParseHolder(*id)
+		out.holder, out.foreign = holder, !ok || holder.Slot != "" && holder.Slot != string(v1alpha1.SlotBlue) && holder.Slot != string(v1alpha1.SlotGreen)
+	}
+	if out.foreign {
+		out.holder = bundle.Holder{}
+	}
+	return out
+}
+
+// authorize makes sure that the Lease exists and asks for the right slot.
+func (r *rollout) authorize() []Action {
+	if !r.blueGreen() {
+		return nil
+	}
+	next := r.active.name
+	if r.other.handingOver() {
+		next = r.other.name
+	}
+	switch {
+	case !r.lease.exists:
+		return []Action{CreateLease{r.fleet, next, r.highestEpoch(), r.settings.LeaseSeconds}}
+	case r.lease.asked != next:
+		return []Action{RequestHandover{r.fleet, next, r.lease.version}}
+	default:
+		return nil
+	}
+}
+
+// highestEpoch is the newest epoch that any proxy knows. A Lease that is made
+// anew begins there: an epoch never falls.
+func (r *rollout) highestEpoch() (epoch int64) {
+	for _, s := range r.slots {
+		for _, p := range s.pods {
+			if p.Replica != nil {
+				epoch = max(epoch, p.Replica.Status.Epoch)
+			}
+		}
+	}
+	return epoch
+}
