@@ -78,7 +78,7 @@ func (a *Applier) mark(ctx context.Context, m plan.MarkSlot, v versions) error {
 // createLease makes the Lease. From then on it is the proxies', but for the
 // annotation by which a slot is asked to take over.
 func (a *Applier) createLease(ctx context.Context, owner Owner, c plan.CreateLease) error {
-	lease := desired.Lease(c.Fleet, c.Next, c.Epoch, c.Seconds)
+	lease := desired.Lease(c.Fleet, c.Next, c.Epoch, c.Seconds, c.At)
 	log.FromContext(ctx).Info("Creating Lease", "Lease", klog.KObj(lease), "slot", c.Next, "epoch", c.Epoch)
 	err := a.client.Create(ctx, lease, client.FieldOwner(v1alpha1.FieldOwnerActivate))
 	if !apierrors.IsAlreadyExists(err) {

@@ -143,7 +143,7 @@ func (f *fake) do(action Action) {
 			}
 		}
 	case CreateLease:
-		f.w.Lease = desired.Lease(a.Fleet, a.Next, a.Epoch, a.Seconds)
+		f.w.Lease = desired.Lease(a.Fleet, a.Next, a.Epoch, a.Seconds, a.At)
 	case NotifyPods:
 		for _, ref := range a.Pods {
 			for _, r := range f.w.Reports {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"strconv"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
@@ -17,6 +18,7 @@ type lease struct {
 	holder  bundle.Holder
 	foreign bool // somebody else wrote the holder
 	epoch   int64
+	madeAt  time.Time
 }
 
 func readLease(l *coordinationv1.Lease) lease {
@@ -25,6 +27,7 @@ func readLease(l *coordinationv1.Lease) lease {
 	}
 	out := lease{exists: true, version: l.ResourceVersion, asked: v1alpha1.SlotName(l.Annotations[v1alpha1.AnnotationNextHolder])}
 	out.epoch, _ = strconv.ParseInt(l.Annotations[v1alpha1.AnnotationEpoch], 10, 64) // what is no number is as good as 0
+	out.madeAt = parseTime(l.Annotations[v1alpha1.AnnotationStartedAt])
 	if id := l.Spec.HolderIdentity; id != nil {
 		holder, ok := bundle.ParseHolder(*id)
 		out.holder, out.foreign = holder, !ok || holder.Slot != "" && holder.Slot != string(v1alpha1.SlotBlue) && holder.Slot != string(v1alpha1.SlotGreen)
@@ -40,18 +43,38 @@ func (r *rollout) authorize() []Action {
 	if !r.blueGreen() {
 		return nil
 	}
-	next := r.active.name
-	if r.other.handingOver() {
-		next = r.other.name
+	next, o := r.active.name, r.other
+	if o.handingOver() && (r.lease.holder.Slot == string(o.name) || r.settled()) {
+		next = o.name
 	}
 	switch {
 	case !r.lease.exists:
-		return []Action{CreateLease{r.fleet, next, r.highestEpoch(), r.settings.LeaseSeconds}}
+		if r.serves(o) > r.serves(r.active) {
+			next = o.name // it was deleted in the middle of a hand-over
+		}
+		return []Action{CreateLease{r.fleet, next, r.highestEpoch(), r.settings.LeaseSeconds, formatTime(r.now)}}
 	case r.lease.asked != next:
 		return []Action{RequestHandover{r.fleet, next, r.lease.version}}
 	default:
 		return nil
 	}
+}
+
+// settled says whether a hand-over may begin. Whoever held a Lease that was deleted
+// knows by the time at which the new one would have run out.
+func (r *rollout) settled() bool {
+	return r.lease.exists &&
+		(r.lease.holder.Slot == string(r.active.name) || r.passed(r.lease.madeAt, seconds(r.settings.LeaseSeconds)))
+}
+
+// serves is the newest epoch in which a pod of the slot reports that it serves.
+func (r *rollout) serves(s *slot) (epoch int64) {
+	for _, p := range s.pods {
+		if p.Replica != nil && p.Replica.Status.Role == v1alpha1.RoleServing {
+			epoch = max(epoch, p.Replica.Status.Epoch)
+		}
+	}
+	return epoch
 }
 
 // highestEpoch is the newest epoch that any proxy knows. A Lease that is made

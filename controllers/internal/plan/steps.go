@@ -127,7 +127,7 @@ func (r *rollout) prepare() bool {
 	case !ready:
 		return r.passed(o.marks.StartedAt, seconds(r.settings.ProgressSeconds)) && r.giveUp(failedDeadline)
 	case o.served():
-		return r.ask() // it has served before, and somebody wants it back
+		return r.ask() // somebody wants it back
 	case !r.passed(since, seconds(r.settings.ReadySeconds)):
 		return false
 	case r.gated():
@@ -139,9 +139,6 @@ func (r *rollout) prepare() bool {
 		r.tell(v1alpha1.EventPromotionPending, o, "")
 		return true
 	}
-	if o.marks.ReadyAt.IsZero() {
-		r.tell(v1alpha1.EventCandidateReady, o, "")
-	}
 	return r.ask()
 }
 
@@ -151,6 +148,12 @@ func (r *rollout) gated() bool {
 
 // ask begins the hand-over.
 func (r *rollout) ask() bool {
+	if !r.settled() {
+		return false
+	}
+	if o := r.other; !o.served() && o.marks.ReadyAt.IsZero() {
+		r.tell(v1alpha1.EventCandidateReady, o, "")
+	}
 	r.other.marks.HandoverAt = r.now
 	r.tell(v1alpha1.EventActivationRequested, r.other, "")
 	return true

@@ -140,6 +140,7 @@ type CreateLease struct {
 	Next    v1alpha1.SlotName
 	Epoch   int64
 	Seconds int32
+	At      string
 }
 
 // RequestHandover asks for another slot to have authority.
