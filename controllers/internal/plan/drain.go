@@ -48,7 +48,7 @@ func (r *rollout) comeBack() bool {
 	if r.rollbackWished() {
 		a.marks.Failed, a.marks.FailedReason = a.revision, failedRollback
 	}
-	if r.inPlace() || !o.served() || o.revision == a.revision || r.target() != o.revision {
+	if r.inPlace() || !o.served() || o.replicas == 0 || o.revision == a.revision || r.target() != o.revision {
 		return false
 	}
 	o.marks.StartedAt = r.now
@@ -60,7 +60,7 @@ func (r *rollout) comeBack() bool {
 func (r *rollout) rollbackWished() bool {
 	a, o := r.active, r.other
 	wish := r.wishes[v1alpha1.AnnotationRollbackTo]
-	return wish != "" && wish == o.revision && wish != a.revision && o.served() && !r.inPlace() &&
+	return wish != "" && wish == o.revision && wish != a.revision && o.served() && o.replicas > 0 && !r.inPlace() &&
 		a.revision == r.fleet.Revision && !a.failed() && !o.failed() &&
 		a.marks.FollowedRollback != wish && o.marks.FollowedRollback != wish
 }

@@ -53,7 +53,9 @@ func (r *rollout) authorize() []Action {
 			next = o.name // it was deleted in the middle of a hand-over
 		}
 		return []Action{CreateLease{r.fleet, next, r.highestEpoch(), r.settings.LeaseSeconds, formatTime(r.now)}}
-	case r.lease.asked != next:
+	case r.lease.asked != next, r.forced:
+		// Before a slot is forced, this makes sure that it still holds: the write is
+		// refused unless the Lease is as it was seen.
 		return []Action{RequestHandover{r.fleet, next, r.lease.version}}
 	default:
 		return nil
@@ -77,10 +79,11 @@ func (r *rollout) serves(s *slot) (epoch int64) {
 	return epoch
 }
 
-// highestEpoch is the newest epoch that any proxy knows. A Lease that is made
+// highestEpoch is the newest epoch that anybody knows. A Lease that is made
 // anew begins there: an epoch never falls.
 func (r *rollout) highestEpoch() (epoch int64) {
 	for _, s := range r.slots {
+		epoch = max(epoch, s.marks.Epoch)
 		for _, p := range s.pods {
 			if p.Replica != nil {
 				epoch = max(epoch, p.Replica.Status.Epoch)

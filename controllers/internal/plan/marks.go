@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strconv"
 	"time"
 
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
@@ -26,6 +27,9 @@ type Marks struct {
 	// FollowedRollback and FollowedCut are wishes of the user that were followed:
 	// their annotations are still there and mean nothing any more.
 	FollowedRollback, FollowedCut string
+	// Epoch is the newest one that was seen on the Lease, should that be deleted
+	// while no proxy is there that knows it.
+	Epoch int64
 }
 
 // Why a revision is not tried again.
@@ -69,6 +73,7 @@ func readMarks(annotations map[string]string) Marks {
 	for key, text := range m.texts() {
 		*text = annotations[key]
 	}
+	m.Epoch, _ = strconv.ParseInt(annotations[v1alpha1.AnnotationEpoch], 10, 64)
 	return m
 }
 
@@ -85,13 +90,16 @@ func (m Marks) Annotations() map[string]any {
 			out[key] = *text
 		}
 	}
+	if out[v1alpha1.AnnotationEpoch] = nil; m.Epoch > 0 {
+		out[v1alpha1.AnnotationEpoch] = strconv.FormatInt(m.Epoch, 10)
+	}
 	return out
 }
 
 // kept are the marks that outlive what the slot was for.
 func (m Marks) kept() Marks {
 	return Marks{Failed: m.Failed, FailedReason: m.FailedReason,
-		FollowedRollback: m.FollowedRollback, FollowedCut: m.FollowedCut}
+		FollowedRollback: m.FollowedRollback, FollowedCut: m.FollowedCut, Epoch: m.Epoch}
 }
 
 func parseTime(text string) time.Time {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	apieffective "github.com/causeway-dev/causeway/api/effective"
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
@@ -66,16 +67,25 @@ func newRollout(w World, f effective.Fleet, now time.Time) *rollout {
 	}
 	if s := w.Service; s != nil {
 		r.routed = v1alpha1.SlotName(s.Spec.Selector[v1alpha1.LabelSlot])
-		// The Service is a witness of the last promotion: a Deployment that was made
-		// anew, or that is not seen as it is now, does not undo one.
-		if to := r.slots[v1alpha1.SlotName(s.Annotations[v1alpha1.AnnotationActiveSlot])]; to != nil {
-			if at := parseTime(s.Annotations[v1alpha1.AnnotationPromotedAt]); at.After(to.marks.PromotedAt) {
-				to.marks.PromotedAt = at
-			}
-		}
+		r.witness(s)
 	}
 	r.choose()
 	return r
+}
+
+// witness lets the Service say which promotion was the last: a Deployment that was
+// made anew, or that is not seen as it is now, does not undo one.
+func (r *rollout) witness(s *corev1.Service) {
+	to, at := r.slots[v1alpha1.SlotName(s.Annotations[v1alpha1.AnnotationActiveSlot])], parseTime(s.Annotations[v1alpha1.AnnotationPromotedAt])
+	if to == nil {
+		return
+	}
+	for _, s := range r.slots {
+		if !at.After(s.marks.PromotedAt) {
+			return
+		}
+	}
+	to.marks.PromotedAt = at
 }
 
 func readSlot(name v1alpha1.SlotName, d *appsv1.Deployment, list []reports.Report) *slot {

@@ -28,6 +28,7 @@ type proxy struct {
 	lastSeen string // version of the Lease
 	since    time.Time
 	sessions int32
+	endless  bool // its sessions do not end
 }
 
 func (p *proxy) ready() bool { return len(p.pod.Status.Conditions) > 0 }
@@ -60,8 +61,12 @@ func (s *sim) kubelet() (changed bool) {
 	for name, d := range s.w.Slots {
 		pods, revision := s.of(name), d.Annotations[v1alpha1.AnnotationRevision]
 		var outdated, surplus *proxy
+		ready := 0
 		for _, p := range pods {
-			if p.pod.Labels[v1alpha1.AnnotationRevision] != revision {
+			if p.ready() {
+				ready++
+			}
+			if p.pod.Labels[v1alpha1.AnnotationRevision] != revision && (outdated == nil || !p.ready()) {
 				outdated = p
 			}
 			if surplus == nil || !p.ready() {
@@ -71,8 +76,10 @@ func (s *sim) kubelet() (changed bool) {
 		switch want := int(*d.Spec.Replicas); {
 		case len(pods) < want || outdated != nil && len(pods) == want:
 			s.start(name, revision)
-		case outdated != nil && len(pods) > want:
+		case outdated != nil && (ready > want || !outdated.ready()):
 			s.end(outdated)
+		case outdated != nil:
+			continue // none may be missing
 		case len(pods) > want:
 			s.end(surplus)
 		default:
@@ -132,7 +139,7 @@ func (s *sim) look(p *proxy) (changed bool) {
 		return false
 	}
 	p.orphan = false
-	if l == nil {
+	if l == nil || s.rolling() {
 		p.captain, p.holder = false, ""
 		return false
 	}
@@ -165,6 +172,11 @@ func (s *sim) look(p *proxy) (changed bool) {
 	return changed
 }
 
+// rolling says that there is one slot, and no Lease in the bundle.
+func (s *sim) rolling() bool {
+	return effectiveSettings(s.w).RolloutType == v1alpha1.RolloutRollingUpdate
+}
+
 // report writes the BridgeReplica of a proxy.
 func (s *sim) report(p *proxy) (changed bool) {
 	if p.frozen || s.cut || !p.ready() || s.w.Config == nil {
@@ -173,7 +185,7 @@ func (s *sim) report(p *proxy) (changed bool) {
 	h, _ := bundle.ParseHolder(p.holder)
 	role := v1alpha1.RoleStandby
 	switch {
-	case p.image == imageOld || h.Slot == string(p.slot):
+	case p.image == imageOld || s.rolling() || h.Slot == string(p.slot):
 		role = v1alpha1.RoleServing
 	case p.sessions > 0:
 		role = v1alpha1.RoleDraining
@@ -213,6 +225,8 @@ func (s *sim) mayEnd(p *proxy) {
 	other := readMarks(s.otherOf(p.slot))
 	switch {
 	case p.sessions == 0:
+	case s.rolled && p.pod.Labels[v1alpha1.AnnotationRevision] != d.Annotations[v1alpha1.AnnotationRevision]: // replaced in place
+	case s.w.Autoscalers[p.slot] != nil: // by the autoscaler
 	case !m.DrainingAt.IsZero() && !s.now.Before(m.DrainingAt.Add(seconds(f.DrainDeadline))):
 	case m.FollowedCut != "" && m.FollowedCut == d.Annotations[v1alpha1.AnnotationRevision]:
 	case !other.HandoverAt.IsZero() && !s.now.Before(other.HandoverAt.Add(seconds(f.ForceAfterSeconds))):

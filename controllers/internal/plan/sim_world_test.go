@@ -45,6 +45,7 @@ type sim struct {
 	images  map[string]string // by revision
 
 	cut    bool // nobody reaches the API server
+	rolled bool // pods were replaced in place, as the user wanted
 	served bool // the route has led somewhere
 	epoch  int64
 	past   []World // what caches may still show
@@ -186,8 +187,10 @@ func (s *sim) do(action Action, own map[string]string) error {
 		if s.w.Lease == nil || s.w.Lease.ResourceVersion != a.Seen {
 			return errConflict
 		}
-		s.w.Lease.Annotations[v1alpha1.AnnotationNextHolder] = string(a.Next)
-		s.w.Lease.ResourceVersion = s.next()
+		if s.w.Lease.Annotations[v1alpha1.AnnotationNextHolder] != string(a.Next) {
+			s.w.Lease.Annotations[v1alpha1.AnnotationNextHolder] = string(a.Next)
+			s.w.Lease.ResourceVersion = s.next()
+		}
 	case ApplyAutoscaler:
 		if s.w.Autoscalers[a.Slot.Slot] == nil {
 			s.w.Autoscalers[a.Slot.Slot] = &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{UID: types.UID(s.next())}}

@@ -57,6 +57,7 @@ func (r *rollout) forget() {
 		r.active.marks.Failed, r.active.marks.FailedReason = "", "" // there is nothing to go back to
 	}
 	m := &r.active.marks
+	m.Epoch = max(m.Epoch, r.lease.epoch)
 	m.StartedAt, m.ReadyAt, m.HandoverAt, m.VacantAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	m.DrainingAt, m.DrainedAt, m.EmptiedAt = time.Time{}, time.Time{}, time.Time{}
 }
