@@ -145,8 +145,15 @@ func (r *rollout) empty() bool {
 	return true
 }
 
-// idle says whether every pod of the slot reports that it has nothing left to do.
+// idle says whether the slot is not needed: it has no authority and will get none,
+// clients find another one, and every pod reports that it has nothing left to do.
 func (r *rollout) idle(s *slot) bool {
+	if r.blueGreen() && (r.lease.asked == s.name || r.lease.holder.Slot != string(r.active.name) && !r.unaware()) {
+		return false
+	}
+	if r.active.ready() == 0 && s.ready() > 0 {
+		return false
+	}
 	for _, p := range s.pods {
 		if !r.quiet(p, s.marks.DrainingAt) {
 			return false

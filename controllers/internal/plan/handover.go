@@ -25,7 +25,7 @@ func (r *rollout) handOver() bool {
 		return r.takeBack("")
 	case r.wishes[v1alpha1.AnnotationAbort] == o.revision:
 		return r.takeBack(failedAborted)
-	case r.lease.holder.Slot == string(a.name):
+	case r.holderLives():
 		return r.unreleased()
 	case o.marks.VacantAt.IsZero():
 		o.marks.VacantAt = r.now
@@ -34,8 +34,24 @@ func (r *rollout) handOver() bool {
 	limit := vacancyLimit
 	if r.forced = !a.live(); r.forced {
 		limit = seconds(r.settings.ProgressSeconds) // there is nobody to go back to
+	} else if r.lease.holder.Slot == string(a.name) {
+		limit += seconds(r.settings.LeaseSeconds) // its captain is gone; the Lease runs out first
 	}
 	return r.passed(o.marks.VacantAt, limit) && r.takeBack(failedHandover)
+}
+
+// holderLives says whether the active slot holds, by a pod that is still there.
+func (r *rollout) holderLives() bool {
+	h := r.lease.holder
+	if h.Slot != string(r.active.name) {
+		return false
+	}
+	for _, p := range r.active.pods {
+		if h.UID == string(p.Pod.UID) {
+			return true
+		}
+	}
+	return h.Pod == "" && r.active.ready() > 0
 }
 
 // unreleased waits for the active slot to let go. One that does not is scaled to

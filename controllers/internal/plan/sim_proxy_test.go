@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -110,7 +111,7 @@ func (s *sim) start(slot v1alpha1.SlotName, revision string) {
 // end ends a pod. A captain leaves the Lease to its slot.
 func (s *sim) end(p *proxy) {
 	s.mayEnd(p)
-	if p.captain && !p.frozen && s.w.Lease != nil && *s.w.Lease.Spec.HolderIdentity == p.id() {
+	if p.captain && !p.frozen && !s.cut && s.w.Lease != nil && *s.w.Lease.Spec.HolderIdentity == p.id() {
 		s.hold(string(p.slot), false)
 	}
 	for i, other := range s.proxies {
@@ -168,7 +169,9 @@ func (s *sim) look(p *proxy) (changed bool) {
 		p.holder = *l.Spec.HolderIdentity
 	}
 	p.epoch, _ = strconv.ParseInt(l.Annotations[v1alpha1.AnnotationEpoch], 10, 64)
-	p.lastSeen, p.since = l.ResourceVersion, s.now
+	if l.ResourceVersion != p.lastSeen { // its own write
+		p.lastSeen, p.since = l.ResourceVersion, s.now
+	}
 	return changed
 }
 
@@ -230,6 +233,9 @@ func (s *sim) mayEnd(p *proxy) {
 	case !m.DrainingAt.IsZero() && !s.now.Before(m.DrainingAt.Add(seconds(f.DrainDeadline))):
 	case m.FollowedCut != "" && m.FollowedCut == d.Annotations[v1alpha1.AnnotationRevision]:
 	case !other.HandoverAt.IsZero() && !s.now.Before(other.HandoverAt.Add(seconds(f.ForceAfterSeconds))):
+	case *d.Spec.Replicas == 0 && slices.ContainsFunc(s.told, func(t Transition) bool {
+		return t.Reason == v1alpha1.EventActivationForced && t.Revision == p.pod.Labels[v1alpha1.AnnotationRevision]
+	}):
 	default:
 		s.broken("pod %s of %s ended with %d sessions; marks %v", p.pod.Name, p.slot, p.sessions, m.Annotations())
 	}

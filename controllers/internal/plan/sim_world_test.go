@@ -50,6 +50,10 @@ type sim struct {
 	epoch  int64
 	past   []World // what caches may still show
 	told   []Transition
+
+	oneWrite bool // each operator does one write
+	dieAfter int  // so many writes; 0 = never
+	dead     bool
 }
 
 var errConflict = errors.New("conflict")
@@ -118,7 +122,7 @@ func (s *sim) world() World {
 func (s *sim) reconcile(w World, limit int) (Plan, bool) {
 	s.t.Helper()
 	p := Next(w, s.now)
-	if s.cut {
+	if s.cut || s.dead {
 		return p, false
 	}
 	before := s.version
@@ -132,8 +136,15 @@ func (s *sim) reconcile(w World, limit int) (Plan, bool) {
 			s.note("          %s: %v", describe(action), err)
 			return p, s.version != before
 		}
-		if s.version != at {
-			s.note("          %s", describe(action))
+		if s.version == at {
+			continue
+		}
+		s.note("          %s", describe(action))
+		if s.dieAfter--; s.dieAfter == 0 {
+			s.dead = true
+		}
+		if s.oneWrite || s.dead {
+			return p, true
 		}
 	}
 	for _, t := range p.Rollout.Told {
