@@ -7,8 +7,12 @@ MODULE=$ROOT/hack/tools/helm
 PACKAGE=helm.sh/helm/v3
 VERSION=$(sed -n "s#^\t*\(require \)\{0,1\}$PACKAGE \(v[0-9.]*\).*#\2#p" "$MODULE/go.mod")
 [ -n "$VERSION" ] || fail "hack/tools/helm/go.mod names no version of $PACKAGE"
-# Charts ask Helm which version it is.
+# Charts ask Helm which version it is, and without a cluster which Kubernetes it knows.
+MINOR=$(sed -n 's#^\tk8s.io/client-go v0\.\([0-9]*\)\..*#\1#p' "$MODULE/go.mod")
 LDFLAGS="-s -w -X $PACKAGE/internal/version.version=$VERSION"
+for knows in pkg/chartutil pkg/lint/rules; do
+  LDFLAGS+=" -X $PACKAGE/$knows.k8sVersionMajor=1 -X $PACKAGE/$knows.k8sVersionMinor=$MINOR"
+done
 
 need_go
 key=$({
