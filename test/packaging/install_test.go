@@ -131,9 +131,23 @@ func TestOneApplyInstallsEverything(t *testing.T) {
 			if diff, err := command(t, text, filepath.Join(assets, "kubectl"), "diff", "--server-side", "-f", "-"); err != nil {
 				t.Errorf("what was applied differs from what is there: %v\n%s", err, diff)
 			}
+			if scope == nil {
+				takenOver(t)
+			}
 			kubectl(t, text, "delete", "--wait", "--timeout=60s", "-f", "-")
 			nothingOfOursInTheCluster(t)
 		})
+	}
+}
+
+// takenOver has Helm go on with what kubectl has installed, without a new pod.
+func takenOver(t *testing.T) {
+	t.Helper()
+	before := kubectl(t, "", "-n", system, "get", "deployment", "causeway-operator", "-o", "jsonpath={.metadata.uid} {.spec.template}")
+	helm(t, "install", "causeway-crds", "charts/causeway-crds", "--namespace", system, "--take-ownership")
+	helm(t, "install", "causeway", "charts/causeway", "--namespace", system, "--take-ownership", "--set", "scope.mode=Cluster")
+	if after := kubectl(t, "", "-n", system, "get", "deployment", "causeway-operator", "-o", "jsonpath={.metadata.uid} {.spec.template}"); before != after {
+		t.Errorf("the pods of the operator are replaced:\n%s\nthen\n%s", before, after)
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 	mustBeNear   = "metadata.annotations[causeway.dev/epoch] may rise by 1000000 at most, from 5"
 	mustBeHolder = "spec.holderIdentity must be empty, SLOT or SLOT/POD/UID/NONCE"
 	mustBeSelf   = "spec.holderIdentity must name the pod whose token writes it, which is chat-green-0"
+	mustBeOwn    = "spec.holderIdentity names another pod than that whose token writes it, which is chat-green-0: a pod lets go of its own authority only"
 	mustBeBound  = "spec.holderIdentity must name the pod whose token writes it, and this token is bound to none"
 	mustCommand  = "metadata.annotations[causeway.dev/next-holder] is the operator's to change: annotate the BridgePolicy with"
 	mustBelong   = "metadata.labels[causeway.dev/policy] of an activation Lease must stay: delete the Lease"
@@ -144,6 +145,13 @@ func TestRenewingAndReleasingKeepTheEpoch(t *testing.T) {
 		{"release to the slot", state{me, "5", ""}, state{"green", "5", ""}, c.green, ""},
 		{"release with another epoch", state{me, "5", "blue"}, state{"", "6", "blue"}, c.green, mustStay},
 		{"release to the slot with another epoch", state{me, "5", ""}, state{"green", "6", ""}, c.green, mustStay},
+		{"another process of the pod releases", state{strings.Replace(me, "n1", "n2", 1), "5", ""}, state{"green", "5", ""}, c.green, ""},
+		{"release what has no captain", state{"green", "5", "blue"}, state{"", "5", "blue"}, c.green, ""},
+		{"renew for another", state{blueCaptain, "5", ""}, state{blueCaptain, "5", ""}, c.green, mustBeSelf},
+		{"release for another", state{blueCaptain, "5", "green"}, state{"", "5", "green"}, c.green, mustBeOwn},
+		{"leave another's to its slot", state{blueCaptain, "5", ""}, state{"blue", "5", ""}, c.green, mustBeOwn},
+		{"release with a token of no pod", state{me, "5", ""}, state{"", "5", ""}, c.unbound, "and this token is bound to none"},
+		{"release by hand", state{me, "5", ""}, state{"", "5", ""}, admin, ""},
 		{"raise it while nobody holds", state{"", "5", ""}, state{"", "6", ""}, c.operator, mustStay},
 		{"begin to count", state{"", "", ""}, state{"", "7", ""}, c.operator, ""},
 	})
@@ -178,7 +186,7 @@ func TestTheOperatorAloneWishes(t *testing.T) {
 		from := state{me, "5", "blue"}
 		c.judge(t, []write{
 			{"proxy " + to.next, from, to, c.green, mustCommand},
-			{"token of no pod " + to.next, from, to, c.unbound, mustCommand},
+			{"token of no pod " + to.next, state{"green", "5", "blue"}, state{"green", "5", to.next}, c.unbound, mustCommand},
 			{"editor " + to.next, from, to, c.editor, mustCommand},
 			{"operator " + to.next, from, to, c.operator, ""},
 			{"administrator " + to.next, from, to, admin, ""},
@@ -217,6 +225,7 @@ func TestWhatIsLeftAloneIsNotJudged(t *testing.T) {
 		change func(*coordinationv1.Lease)
 	}{
 		{"adopt", c.operator, func(l *coordinationv1.Lease) { l.Labels = map[string]string{v1alpha1.LabelPolicy: "chat"} }},
+		{"annotate", c.green, func(l *coordinationv1.Lease) { metav1.SetMetaDataAnnotation(&l.ObjectMeta, "a", "b") }},
 		{"label", c.editor, func(l *coordinationv1.Lease) { l.Labels["team"] = "a" }},
 		{"own", c.operator, func(l *coordinationv1.Lease) {
 			l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "u"}}
