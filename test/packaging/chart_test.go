@@ -187,7 +187,7 @@ func TestWhatIsAskedForIsThere(t *testing.T) {
 	}
 	digest := "sha256:" + strings.Repeat("0", 64)
 	d := operator(t, chart(t, "image.repository=registry.example.com/op", "image.digest="+digest, "proxyImage.tag=v2",
-		"imagePullSecrets[0].name=registry", "logLevel=DEBUG"))
+		"imagePullSecrets[0].name=registry", "logLevel=DEBUG", "env[0].name=HTTPS_PROXY", "env[0].value=http://proxy:3128"))
 	container := d.Spec.Template.Spec.Containers[0]
 	if want := "registry.example.com/op@" + digest; container.Image != want {
 		t.Errorf("image %s, want %s", container.Image, want)
@@ -196,6 +196,9 @@ func TestWhatIsAskedForIsThere(t *testing.T) {
 		if !slices.Contains(container.Args, arg) {
 			t.Errorf("arguments %v do not hold %s", container.Args, arg)
 		}
+	}
+	if n := len(container.Env); n != 2 || container.Env[0].Name != "GOMEMLIMIT" || container.Env[1].Name != "HTTPS_PROXY" {
+		t.Errorf("environment %v", container.Env)
 	}
 	if len(d.Spec.Template.Spec.ImagePullSecrets) != 1 {
 		t.Error("no pull secret")
