@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,15 +62,14 @@ func run(m *testing.M) int {
 		}
 	}()
 	config.QPS, config.Burst = -1, -1
-	if err := setup(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "installing config/policy:", err)
-		return 1
-	}
 	return m.Run()
 }
 
-// setup installs the policies and waits until they are in force.
-func setup(ctx context.Context) error {
+// installed has the policies installed and waits until they are in force. The first
+// test does it and not TestMain: go's cache of results notices a change of a file that
+// a test has read, and of no other.
+var installed = sync.OnceValue(func() error {
+	ctx := context.Background()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func setup(ctx context.Context) error {
 		}
 	}
 	return inForce(ctx)
-}
+})
 
 func install(ctx context.Context, file string) error {
 	raw, err := os.ReadFile(file) //nolint:gosec // a file of this repository
@@ -126,6 +126,9 @@ func inForce(ctx context.Context) error {
 // namespace makes one for a test.
 func namespace(t *testing.T) string {
 	t.Helper()
+	if err := installed(); err != nil {
+		t.Fatal("installing config/policy:", err)
+	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "policy-"}}
 	must(t, admin.Create(t.Context(), ns))
 	return ns.Name
