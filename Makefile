@@ -43,7 +43,7 @@ images: ## Build the binaries and their images (tars in bin/images/)
 	@hack/images.sh
 
 .PHONY: generate
-generate: ## Generate deepcopy methods, apply configurations and CRDs
+generate: ## Generate deepcopy methods, apply configurations, CRDs and what charts have of them
 	@hack/generate.sh
 
 .PHONY: clean
@@ -56,16 +56,24 @@ clean: ## Remove bin/ (the cache of built tools stays: see README.md)
 verify: ## Fail if a generated file is not what `make generate` makes
 	@hack/verify-generated.sh
 
+.PHONY: verify-charts
+verify-charts: ## Fail if the charts and config/ would install different objects (builds Helm and Kubernetes, once)
+	@hack/verify-chart-parity.sh
+
 .PHONY: lint
 lint: ## Run the linter with the rules of the house (hack/golangci.yml)
 	@hack/lint.sh
 
 .PHONY: test
-test: verify test-go test-clients ## All tests that need no cluster: unit, race, envtest, real clients
+test: verify test-go test-charts test-clients ## All tests that need no cluster: unit, race, envtest, real clients
 
 .PHONY: test-go
 test-go: ## Go tests with the race detector, against a real API server where they need one
 	@hack/test.sh
+
+.PHONY: test-charts
+test-charts: ## Charts and kustomizations: the same objects, installed and removed on a real API server
+	@hack/test.sh charts
 
 .PHONY: test-clients
 test-clients: ## Real clients (Codex CLI, OpenAI SDKs) through the proxy; needs Node.js

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Generates what follows from the Go types of api/v1alpha1: deepcopy methods,
-# apply configurations, CustomResourceDefinitions and the tables of api/README.md.
+# apply configurations, CustomResourceDefinitions and the tables of api/README.md;
+# and, from config/, what the charts have in common with it.
 #
 #   hack/generate.sh [ROOT]
 #
@@ -28,3 +29,4 @@ header=headerFile=hack/boilerplate.go.txt
 "$bin/trim" config/crd/bases/causeway.dev_bridgepolicies.yaml \
 	spec.pod.affinity spec.pod.tolerations spec.pod.topologySpreadConstraints
 "$bin/apidoc" api/README.md config/crd/bases/causeway.dev_{accountpools,circuitpolicies,bridgepolicies,bridgereplicas}.yaml
+"$here/hack/generate-charts.sh" .

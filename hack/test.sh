@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # test.sh            Go tests of the whole module with the race detector
+# test.sh charts     charts and kustomizations: the same, and installable (test/packaging)
 # test.sh clients    the suite that drives real clients (test/clients)
 # test.sh bench ...  the benchmark beside nginx (test/bench), with its flags
 # test.sh lab ...    load with faults (test/lab), with its flags
@@ -41,8 +42,18 @@ everyday() {
   have gcc || have cc || fail "the race detector needs a C compiler" "Debian: apt-get install gcc libc6-dev"
   KUBEBUILDER_ASSETS=$(hack/assets.sh)
   export KUBEBUILDER_ASSETS
-  mapfile -t list < <(packages -v '/test/(clients|e2e|lab)(/|$)')
+  mapfile -t list < <(packages -v '/test/(clients|e2e|lab|packaging)(/|$)')
   CGO_ENABLED=1 go test -race -vet=off -timeout 20m "${list[@]}"
+}
+
+charts() {
+  CAUSEWAY_HELM=$(hack/helm.sh)
+  KUBEBUILDER_ASSETS=$(hack/assets.sh)
+  export CAUSEWAY_HELM KUBEBUILDER_ASSETS
+  "$CAUSEWAY_HELM" lint --quiet --strict charts/causeway charts/causeway-crds >&2
+  hack/verify-chart-parity.sh
+  # Helm and kubectl read the files, which go's cache of results does not notice.
+  go test -vet=off -count=1 -timeout 10m ./test/packaging
 }
 
 clients() {
@@ -95,6 +106,6 @@ lab() {
 what=${1:-everyday}
 shift || true
 case $what in
-everyday | clients | bench | lab) "$what" "$@" ;;
-*) fail "usage: test.sh [clients|bench|lab]" ;;
+everyday | charts | clients | bench | lab) "$what" "$@" ;;
+*) fail "usage: test.sh [charts|clients|bench|lab]" ;;
 esac

@@ -10,12 +10,13 @@ mkdir -p "$copy/hack" "$copy/config"
 cp "$root/go.mod" "$root/go.sum" "$copy/"
 cp "$root/hack/boilerplate.go.txt" "$copy/hack/"
 cp -r "$root/api" "$copy/api"
-cp -r "$root/config/crd" "$copy/config/crd"
+cp -r "$root"/config/{crd,rbac,policy,flowcontrol} "$copy/config/"
+cp -r "$root/charts" "$copy/charts"
 
 "$root/hack/generate.sh" "$copy"
 
 failed=0
-for path in api/v1alpha1 api/README.md config/crd; do
+for path in api/v1alpha1 api/README.md config/crd charts; do
 	diff -ru "$root/$path" "$copy/$path" || failed=1
 done
 if [ "$failed" -ne 0 ]; then
