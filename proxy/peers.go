@@ -119,6 +119,7 @@ func (p *process) router() bridge.Router {
 	}
 	p.peers.forwarder = peer.NewForwarder(peer.Options{
 		Self: p.peers.self, Table: p.peers.table.Load, Other: p.peers.other.Load, Log: p.log, Metrics: p.metrics,
+		Leaving: func() bool { return p.server.Draining() },
 		Doubt: func() {
 			if p.gate != nil {
 				p.gate.Doubt()

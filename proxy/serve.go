@@ -56,7 +56,7 @@ func (s *ports) serve() {
 	}
 	for port, listener := range servers {
 		s.running.Go(func() {
-			if err := port.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			if err := port.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				s.failed <- fmt.Errorf("serving %s: %w", listener.Addr(), err)
 			}
 		})
@@ -118,18 +118,14 @@ func (p *process) stop(ctx context.Context, open *ports) {
 	p.changed()
 	p.log.Info("Stopping", "requests", p.server.Live().Count(), "patience", patience.String())
 	p.lag(ctx)
-	shut := make(chan struct{})
-	go func() {
-		defer close(shut)
-		// Closes listeners and idle connections at once, others as they become
-		// idle. Its error is that ctx ended.
-		_ = open.dataServer.Shutdown(ctx)
-	}()
+	_ = open.data.Close() // no new connections; requests on those that are there are still answered
 	// Ends sessions as their turns end; when ctx ends, with their turns.
 	p.bridge.Close(ctx)
 	p.sharing.stop()
 	p.closeStore()
-	if p.server.Live().Wait(ctx) != nil {
+	if p.server.Live().Wait(ctx) == nil {
+		p.linger(ctx)
+	} else {
 		last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 		defer cancelLast()
 		if p.server.Live().Wait(last) != nil {
@@ -137,7 +133,7 @@ func (p *process) stop(ctx context.Context, open *ports) {
 		}
 	}
 	cancel()
-	<-shut
+	_ = open.dataServer.Shutdown(ctx) // of connections that are idle by now; the others are cut
 	p.serving.Store(false)
 	p.server.Close()
 	p.log.Info("Finished requests", "took", time.Since(began).Round(time.Millisecond).String())
@@ -153,6 +149,25 @@ func (p *process) lag(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// lingerTime is how long a connection stays open after its last answer: its client
+// may be sending the next request at that very moment.
+const lingerTime = time.Second
+
+// linger answers the requests that come right after the last ones have ended: each
+// of these answers says that it is the last of its connection.
+func (p *process) linger(ctx context.Context) {
+	if !p.inPod() {
+		return
+	}
+	timer := time.NewTimer(lingerTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		_ = p.server.Live().Wait(ctx) // its error is that ctx ended
 	case <-ctx.Done():
 	}
 }

@@ -150,18 +150,21 @@ func newSlots(t *testing.T, script upstream.Script) *slots {
 	return s
 }
 
+// inPod says to a proxy that Kubernetes sends it its clients.
+var inPod = map[string]string{"KUBERNETES_SERVICE_HOST": "127.0.0.1"}
+
 func (s *slots) launch(name string) {
 	s.Helper()
 	slot, _, _ := strings.Cut(name, "-")
 	other := map[string]string{"blue": "green", "green": "blue"}[slot]
 	s.sight[name] = &sight{lease: s.lease}
-	p := launchWith(s.T, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60, SoftSeconds: 600}, nil, func(o *Options) {
+	p := launchWith(s.T, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60, SoftSeconds: 600}, inPod, func(o *Options) {
 		o.PeerListen, o.Replicas = "127.0.0.1:0", s.fleet[slot].replicas(name)
 		o.Slots = &Slots{Slot: slot, Leases: s.sight[name], Other: s.fleet[other].follow(name)}
 	})
 	s.pods[name] = p
 	p.peerKeys = []string{peerKey}
-	p.configure(s.T, s.up.URL+"/v1", bundle.Drain{PodGraceSeconds: 60, SoftSeconds: 600}, firstKey)
+	p.configure(s.T, s.up.URL+"/v1", bundle.Drain{PodGraceSeconds: 60, SoftSeconds: 600, EndpointLagSeconds: 2}, firstKey)
 	p.awaitConfiguration(s.T)
 	p.edit(s.T, func(b *bundle.Bundle) {
 		b.Activation = &bundle.Activation{Lease: "bridge-activation", HoldSeconds: s.hold, LeaseSeconds: 30, RenewSeconds: 20, RetrySeconds: 5}
@@ -455,4 +458,46 @@ func TestADrainingSlotSendsItsClientsAway(t *testing.T) {
 	}
 	_, _ = bufio.NewReader(res.Body).WriteTo(&strings.Builder{})
 	s.once()
+}
+
+// A pod that is asked to end lets its siblings take new turns, ends the streams it
+// has, and closes no connection on which a client is about to ask again.
+func TestT54_APodThatEndsFailsNobody(t *testing.T) {
+	s := newSlots(t, upstream.Script{Rules: []upstream.Rule{{
+		Match: upstream.Match{Session: "long"}, Fault: &upstream.Fault{At: upstream.AtAfterCreated, Action: upstream.ActHold}}}})
+	p := s.pods["blue-0"]
+	var c talk
+	res, err := s.post(t.Context(), "blue-0", "long", c.next("a long one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	s.fleet["blue"].set("blue-0", false) // its readiness is off
+	p.stop()
+	p.until(t, "the end of readiness", func() bool { return p.status(t, p.ops+"/readyz", "") == http.StatusServiceUnavailable })
+	served := func(pod string) string { return s.pods[pod].metric(t, `causeway_proxy_client_bytes_total{direction="received"}`) }
+	before := served("blue-1")
+	for n := range 3 {
+		var other talk
+		if h := s.turn("blue-0", fmt.Sprint("new-", n), &other, "hello"); n == 0 && h.Get("Connection") == "keep-alive" {
+			t.Error("a client is not told that this was the last answer of its connection")
+		}
+	}
+	if served("blue-1") == before {
+		t.Error("no sibling took a turn of the pod that ends")
+	}
+	s.up.Release()
+	var b strings.Builder
+	if _, err := bufio.NewReader(res.Body).WriteTo(&b); err != nil || strings.Count(b.String(), "event: response.completed\n") != 1 {
+		t.Fatalf("%v %.300q", err, b.String())
+	}
+	// The head of that stream was written before the end was known, so that its client
+	// keeps the connection, and asks again on it at once.
+	s.turn("blue-0", "at-once", &c, "and now?")
+	if err := <-p.ended; err != nil {
+		t.Fatal(err)
+	}
+	p.ended <- nil // for the end of the test
+	s.once()
+	delete(s.pods, "blue-0")
 }

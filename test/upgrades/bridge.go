@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/causeway-dev/causeway/api/bundle"
+	"github.com/causeway-dev/causeway/api/effective"
 	"github.com/causeway-dev/causeway/api/v1alpha1"
 )
 
@@ -162,14 +163,12 @@ func (b *bridge) freeze(ctx context.Context, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if before.Status.Activation == nil {
-		return "", errors.New("the bridge has no activation")
+	identity, err := kubectl(ctx, "-n", b.namespace, "get", "lease", effective.ActivationLease(b.name), "-o", "jsonpath={.spec.holderIdentity}")
+	if err != nil {
+		return "", err
 	}
-	holder, _ := bundle.ParseHolder(before.Status.Activation.Holder)
+	holder, _ := bundle.ParseHolder(string(identity))
 	pod := holder.Pod
-	if pod == "" {
-		pod = before.Status.Activation.Holder
-	}
 	pids := processes(func(cmdline, environment string) bool {
 		return strings.Contains(cmdline, "causeway-proxy") && strings.Contains(environment, "POD_NAME="+pod+"\x00")
 	})

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -45,6 +46,7 @@ type outcome struct {
 type load struct {
 	settings
 	clients []*http.Client
+	id      string // tells the conversations of this run from those before
 
 	mu   sync.Mutex // guards done and open
 	done []outcome
@@ -52,7 +54,7 @@ type load struct {
 }
 
 func newLoad(s settings) *load {
-	l := &load{settings: s}
+	l := &load{settings: s, id: rand.Text()[:6]}
 	for _, source := range append([]string{}, s.sources...) {
 		l.clients = append(l.clients, clientFrom(source))
 	}
@@ -98,7 +100,7 @@ func (l *load) run(ctx context.Context) {
 			select {
 			case t = <-threads:
 			default:
-				t = &thread{name: fmt.Sprintf("thread-%d", n)}
+				t = &thread{name: fmt.Sprintf("%s-thread-%d", l.id, n)}
 			}
 			tasks.Go(func() {
 				if l.turn(ctx, t, n) && len(t.items) < 2*threadTurns {
@@ -126,7 +128,7 @@ func (l *load) count(n int) {
 func (l *load) stream(ctx context.Context, n, i int) {
 	l.count(1)
 	defer l.count(-1)
-	name := fmt.Sprintf("stream-%d-%d", n, i)
+	name := fmt.Sprintf("%s-stream-%d-%d", l.id, n, i)
 	part := (n+i)%streamLengths + 1
 	o := outcome{stream: true, began: time.Now()}
 	events, failure := l.ask(ctx, l.clients[n%len(l.clients)], name, slow(part), []json.RawMessage{message("user", name)}, &o, nil)

@@ -92,7 +92,7 @@ func run(ctx context.Context) error {
 	finished := make(chan struct{})
 	go func() { defer close(finished); l.run(loading) }()
 	fmt.Printf("load: %d streams of %d s, %g turns a second\n", s.streams, s.streamSeconds, s.rate)
-	if err := pause(ctx, 20*time.Second); err != nil { // what turns take while nothing happens
+	if err := pause(ctx, 45*time.Second); err != nil { // what turns take while nothing happens
 		end()
 		return err
 	}

@@ -43,6 +43,9 @@ type Options struct {
 	Router Router
 	// Authority says whether this replica may admit turns; nil = always.
 	Authority Authority
+	// Leaving says that this replica is about to end, so that others are to take its
+	// turns, as far as they can; nil = never.
+	Leaving func() bool
 }
 
 // Bridge serves turns. It is safe for concurrent use.
@@ -55,12 +58,16 @@ type Bridge struct {
 	router   Router
 	// authority is nil where no slots take turns.
 	authority Authority
+	leaving   func() bool
 	durable   *durable // nil = the memory of this process
 }
 
 // New makes a Bridge; Close ends what it starts.
 func New(o Options) *Bridge {
-	b := &Bridge{log: o.Logger, metrics: o.Metrics, hold: o.Hold, router: o.Router, authority: o.Authority}
+	b := &Bridge{log: o.Logger, metrics: o.Metrics, hold: o.Hold, router: o.Router, authority: o.Authority, leaving: o.Leaving}
+	if b.leaving == nil {
+		b.leaving = func() bool { return false }
+	}
 	if b.hold == 0 {
 		b.hold = session.DefaultHold
 	}

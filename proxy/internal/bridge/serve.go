@@ -53,9 +53,9 @@ func (b *Bridge) ServeTurn(w http.ResponseWriter, r *http.Request, req *Request)
 }
 
 // owner is the peer address of the replica that should hold the session of t;
-// empty = this one.
+// empty = this one. Of a replica that leaves, others take every turn.
 func (b *Bridge) owner(t *session.Turn) string {
-	if b.router == nil || t.Stay || !t.Key.Kind.Hard() {
+	if b.router == nil || t.Stay || !t.Key.Kind.Hard() && !b.leaving() {
 		return ""
 	}
 	return b.router.Owner(t.Key)
@@ -65,6 +65,9 @@ func (b *Bridge) owner(t *session.Turn) string {
 // there, to the next in line, where other replicas send the conversation's next
 // turns. false = it is to be served here.
 func (b *Bridge) handOver(w http.ResponseWriter, r *http.Request, req *Request, t *session.Turn) bool {
+	if req.Tail && b.leaving() && b.sessions.Has(t.Key) {
+		return false // what it builds on goes with this replica
+	}
 	first := b.owner(t)
 	if b.forward(w, r, req, t, first) {
 		return true

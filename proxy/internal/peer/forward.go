@@ -44,6 +44,9 @@ type Options struct {
 	Table func() *route.Table
 	// Other are the replicas of the other slot.
 	Other func() *route.Table
+	// Leaving says that this replica is about to end, and that the others are to take
+	// its turns.
+	Leaving func() bool
 	// Doubt is called when a replica refuses a turn because it has no authority.
 	Doubt   func()
 	Log     *slog.Logger
@@ -77,9 +80,16 @@ func NewForwarder(o Options) *Forwarder {
 func (f *Forwarder) Close() { f.transport.CloseIdleConnections() }
 
 // Owner implements bridge.Router. A replica that was not reached a moment ago
-// owns nothing; the next in line does, the same one for all.
+// owns nothing; the next in line does, the same one for all. Nor does this one when
+// it leaves.
 func (f *Forwarder) Owner(key affinity.Key) string {
 	now := time.Now()
+	if f.o.Leaving() {
+		owner, _ := f.o.Table().Pick(key.Digest, func(m route.Member) bool {
+			return m.Pod == f.o.Self.Pod || f.avoided.skip(m.Address, now)
+		})
+		return owner.Address
+	}
 	owner, self := f.o.Table().Owner(key.Digest, func(m route.Member) bool { return f.avoided.skip(m.Address, now) })
 	if self {
 		return ""

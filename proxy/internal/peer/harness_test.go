@@ -97,9 +97,10 @@ type origin struct {
 	address atomic.Pointer[string]
 	// other are the replicas of the other slot; doubts counts how often its authority
 	// was called into question.
-	other  atomic.Pointer[route.Table]
-	doubts atomic.Int64
-	logs   lockedBuffer
+	other   atomic.Pointer[route.Table]
+	doubts  atomic.Int64
+	leaving atomic.Bool
+	logs    lockedBuffer
 	// live counts turns that are being served.
 	live atomic.Int64
 	// here counts turns that were not taken by the peer.
@@ -114,7 +115,7 @@ func newOrigin(t *testing.T, peer string) *origin {
 	o.table.Store(route.New("origin", []route.Member{{Pod: "origin", Address: "127.0.0.1:1"}, {Pod: "owner", Address: peer}}))
 	o.address.Store(&peer)
 	o.Forwarder = NewForwarder(Options{
-		Self: Identity{Pod: "origin", Address: "127.0.0.1:1"}, Table: o.table.Load, Other: o.other.Load, Doubt: func() { o.doubts.Add(1) }, Metrics: telemetry.NewMetrics("test"),
+		Self: Identity{Pod: "origin", Address: "127.0.0.1:1"}, Table: o.table.Load, Other: o.other.Load, Doubt: func() { o.doubts.Add(1) }, Leaving: o.leaving.Load, Metrics: telemetry.NewMetrics("test"),
 		Log: slog.New(slog.NewTextHandler(&o.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	listener := listen(t)
