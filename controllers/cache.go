@@ -2,6 +2,8 @@ package controllers
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -40,15 +42,17 @@ func CacheOptions(namespaces []string) cache.Options {
 		ReaderFailOnMissingInformer: true, // an informer is a decision, not an accident
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.ConfigMap{}:             ours,
-			&corev1.Service{}:               ours,
-			&corev1.ServiceAccount{}:        ours,
-			&corev1.Pod{}:                   pods,
-			&rbacv1.Role{}:                  ours,
-			&rbacv1.RoleBinding{}:           ours,
-			&appsv1.Deployment{}:            ours,
-			&policyv1.PodDisruptionBudget{}: ours,
-			secrets:                         {Transform: slimSecret},
+			&corev1.ConfigMap{}:                      ours,
+			&corev1.Service{}:                        ours,
+			&corev1.ServiceAccount{}:                 ours,
+			&corev1.Pod{}:                            pods,
+			&rbacv1.Role{}:                           ours,
+			&rbacv1.RoleBinding{}:                    ours,
+			&appsv1.Deployment{}:                     ours,
+			&policyv1.PodDisruptionBudget{}:          ours,
+			&coordinationv1.Lease{}:                  ours,
+			&autoscalingv2.HorizontalPodAutoscaler{}: ours,
+			secrets:                                  {Transform: slimSecret},
 		},
 	}
 	for _, namespace := range namespaces {

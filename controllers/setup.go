@@ -9,6 +9,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -222,6 +224,8 @@ func (s setup) bridgePolicy() error {
 		Owns(&appsv1.Deployment{}, builder.WithPredicates(wake.DeploymentFacts())).
 		Owns(&corev1.Service{}).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(wake.Drift())).
+		Owns(&coordinationv1.Lease{}, builder.WithPredicates(wake.LeaseFacts())).
+		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(wake.AutoscalerFacts())).
 		Watches(&v1alpha1.AccountPool{}, wake.Map(s.finder.PoliciesOfPool), builder.WithPredicates(wake.SpecOrAnnotations())).
 		Watches(&v1alpha1.CircuitPolicy{}, wake.Map(s.finder.PoliciesOfCircuit), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.BridgeReplica{}, wake.Reports(s.finder.PolicyOf)).

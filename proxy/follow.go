@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/causeway-dev/causeway/api/v1alpha1"
 	"github.com/causeway-dev/causeway/api/version"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
 	"github.com/causeway-dev/causeway/proxy/internal/report"
@@ -78,7 +77,6 @@ func (p *process) snapshot() report.Snapshot {
 	s := report.Snapshot{
 		Config:         report.Config{Generation: rt.Bundle.Generation, Hash: rt.Bundle.Hash, CredentialsHash: rt.Credentials.Hash},
 		Version:        version.Version,
-		Role:           v1alpha1.RoleServing,
 		Sessions:       reported(p.bridge.Overview()),
 		Accounts:       reportedAccounts(p.accounts.States()),
 		Lanes:          reportedLanes(p.accounts.Lanes()),
@@ -89,8 +87,9 @@ func (p *process) snapshot() report.Snapshot {
 	if r := p.rejected.Load(); r != nil {
 		s.Config = report.Config{Generation: r.Generation, Hash: r.Hash, CredentialsHash: r.CredentialsHash, Rejected: r.Reason}
 	}
-	if p.server.Draining() {
-		s.Role = v1alpha1.RoleDraining
+	s.Role = p.role(s.Sessions.Active)
+	if p.gate != nil {
+		s.Epoch = p.gate.Epoch()
 	}
 	return s
 }

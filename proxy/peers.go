@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
 	"github.com/causeway-dev/causeway/proxy/internal/peer"
 	"github.com/causeway-dev/causeway/proxy/internal/report"
@@ -42,7 +41,10 @@ type peers struct {
 	self     peer.Identity
 	listener net.Listener
 	follow   func(ctx context.Context, changed func([]route.Member)) error
-	table    atomic.Pointer[route.Table]
+	// watch follows the replicas behind a Service of this namespace.
+	watch func(ctx context.Context, service string, changed func([]route.Member)) error
+	// table are the replicas of this slot, other those of the other one.
+	table, other atomic.Pointer[route.Table]
 
 	forwarder *peer.Forwarder
 	server    *http.Server
@@ -79,22 +81,35 @@ func (p *peers) inject(r Replicas) {
 	p.self = peer.Identity{Pod: r.Pod, Address: p.listener.Addr().String()}
 	p.follow = func(ctx context.Context, changed func([]route.Member)) error {
 		return r.Follow(ctx, p.self.Address, func(addresses map[string]string) {
-			members := make([]route.Member, 0, len(addresses))
-			for name, address := range addresses {
-				members = append(members, route.Member{Pod: name, Address: address})
-			}
-			changed(members)
+			changed(membersOf(addresses))
 		})
 	}
 }
 
 func (p *peers) inCluster(o Options, pod report.Pod, cluster *rest.Config, own, service string, port int) {
 	p.self = peer.Identity{Pod: pod.Name, Address: own}
-	p.follow = func(ctx context.Context, changed func([]route.Member)) error {
+	p.watch = func(ctx context.Context, service string, changed func([]route.Member)) error {
 		return route.Watch(ctx, route.Source{
 			Config: cluster, Namespace: pod.Namespace, Service: service, Port: port, Log: o.Logger,
 		}, changed)
 	}
+	p.follow = func(ctx context.Context, changed func([]route.Member)) error { return p.watch(ctx, service, changed) }
+}
+
+func membersOf(addresses map[string]string) []route.Member {
+	members := make([]route.Member, 0, len(addresses))
+	for name, address := range addresses {
+		members = append(members, route.Member{Pod: name, Address: address})
+	}
+	return members
+}
+
+func addressesOf(members []route.Member) map[string]string {
+	addresses := make(map[string]string, len(members))
+	for _, m := range members {
+		addresses[m.Pod] = m.Address
+	}
+	return addresses
 }
 
 // router is what the bridge asks who serves a turn; nil = it does, always.
@@ -103,7 +118,12 @@ func (p *process) router() bridge.Router {
 		return nil
 	}
 	p.peers.forwarder = peer.NewForwarder(peer.Options{
-		Self: p.peers.self, Table: p.peers.table.Load, Log: p.log, Metrics: p.metrics,
+		Self: p.peers.self, Table: p.peers.table.Load, Other: p.peers.other.Load, Log: p.log, Metrics: p.metrics,
+		Doubt: func() {
+			if p.gate != nil {
+				p.gate.Doubt()
+			}
+		},
 	})
 	return p.peers.forwarder
 }
@@ -114,7 +134,7 @@ func (p *process) receive() error {
 		return nil
 	}
 	receiver, err := peer.NewReceiver(peer.ReceiverOptions{
-		Self: p.peers.self, Table: p.peers.table.Load, Runtime: &p.runtime, Turns: p.bridge,
+		Self: p.peers.self, Table: p.peers.table.Load, Runtime: &p.runtime, Turns: p.bridge, Admits: p.bridge.Admits,
 		Draining: p.server.Draining, Begin: p.server.Live().Begin, Log: p.log,
 	})
 	if err != nil {
@@ -131,10 +151,7 @@ func (p *process) followPeers(ctx context.Context) {
 		table := route.New(p.peers.self.Pod, members)
 		p.peers.table.Store(table)
 		p.log.Info("Replicas changed", "replicas", len(members))
-		p.bridge.Rebalance(func(key affinity.Key) bool {
-			_, ours := table.Owner(key.Digest, nil)
-			return ours
-		})
+		p.rebalance()
 	})
 	if err != nil {
 		p.log.Error("The other replicas are not known; turns are served where they come", "error", err)

@@ -49,6 +49,21 @@ func (f *fleet) replicas(pod string) *Replicas {
 	}}
 }
 
+// follow tells a pod of another fleet who is ready here.
+func (f *fleet) follow(name string) func(ctx context.Context, changed func(map[string]string)) error {
+	return func(ctx context.Context, changed func(map[string]string)) error {
+		f.mu.Lock()
+		f.changed[name] = changed
+		f.tell()
+		f.mu.Unlock()
+		<-ctx.Done()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.changed, name)
+		return nil
+	}
+}
+
 // tell is called under mu.
 func (f *fleet) tell() {
 	for _, changed := range f.changed {

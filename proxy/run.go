@@ -17,6 +17,7 @@ import (
 
 	"github.com/causeway-dev/causeway/api/version"
 	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/activation"
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
 	"github.com/causeway-dev/causeway/proxy/internal/circuit"
 	"github.com/causeway-dev/causeway/proxy/internal/config"
@@ -41,6 +42,8 @@ type Options struct {
 	// PeerListen is where other replicas hand turns over, host:port; it is opened
 	// only where there may be some. Empty = DefaultPeerListen.
 	PeerListen string
+	// Slots tell of authority; nil = those of this pod, if this is one.
+	Slots *Slots
 	// Replicas are the others; nil = those of this pod's slot, if this is a pod.
 	Replicas *Replicas
 	Logger   *slog.Logger
@@ -75,7 +78,12 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer peers.close()
-	p, err := assemble(o, rt, peers)
+	slots, closeIdle, err := slotsOf(o, rt, peers)
+	if err != nil {
+		return err
+	}
+	defer closeIdle()
+	p, err := assemble(o, rt, peers, slots)
 	if err != nil {
 		return err
 	}
@@ -100,6 +108,11 @@ type process struct {
 	serving atomic.Bool
 	watch   *server.Health
 	peers   *peers // nil = there are none
+	// gate is what authority is asked of; nil = this replica is in no slot. released
+	// says that its sessions are to go elsewhere.
+	gate     *activation.Gate
+	slots    *Slots
+	released atomic.Bool
 	// reset is the last value under which circuits were closed. After the start
 	// it belongs to follow.
 	reset string
@@ -107,8 +120,8 @@ type process struct {
 	changed func()
 }
 
-func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
-	p := &process{options: o, peers: others, log: o.Logger, accounts: account.NewRegistry(clock.RealClock{}),
+func assemble(o Options, rt *config.Runtime, others *peers, slots *Slots) (*process, error) {
+	p := &process{options: o, peers: others, slots: slots, log: o.Logger, accounts: account.NewRegistry(clock.RealClock{}),
 		metrics: telemetry.NewMetrics(version.Version), changed: func() {}}
 	p.routes = p.newRoutes()
 	p.accounts.Update(rt)
@@ -118,10 +131,15 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 	if p.store, p.holder, err = openStore(o, rt, others); err != nil {
 		return nil, err
 	}
-	p.bridge = bridge.New(bridge.Options{Logger: o.Logger, Accounts: p.accounts, Routes: p.routes, Metrics: p.metrics, Router: p.router(),
-		Store: p.store, Holder: p.holder})
+	p.gate = p.newGate(slots)
+	options := bridge.Options{Logger: o.Logger, Accounts: p.accounts, Routes: p.routes, Metrics: p.metrics, Router: p.router(),
+		Store: p.store, Holder: p.holder}
+	if p.gate != nil {
+		options.Authority = p.gate
+	}
+	p.bridge = bridge.New(options)
 	p.server, err = server.New(server.Options{
-		Logger: o.Logger, Runtime: &p.runtime, Accounts: p.accounts, Turns: p.bridge, Objects: p.bridge, Metrics: p.metrics,
+		Logger: o.Logger, Runtime: &p.runtime, Accounts: p.accounts, Turns: p.bridge, Objects: p.bridge, Metrics: p.metrics, Leaving: p.leaving,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("assembling the proxy: %w", err)
@@ -135,6 +153,9 @@ func assemble(o Options, rt *config.Runtime, others *peers) (*process, error) {
 	p.watchSessions()
 	p.watchLanes()
 	p.watchRoutes()
+	if p.gate != nil {
+		p.metrics.WatchHeld(p.gate.Held)
+	}
 	p.metrics.WatchAccounts(account.AllStates(), func() []string {
 		states := p.accounts.States()
 		names := make([]string, len(states))

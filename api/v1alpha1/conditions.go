@@ -161,6 +161,7 @@ const (
 	EventDrainStarted         = "DrainStarted"
 	EventDrainCompleted       = "DrainCompleted"
 	EventDrainDeadlineReached = "DrainDeadlineReached"
+	EventDrainBlocksEviction  = "DrainBlocksEviction"
 	EventConfigProgrammed     = "ConfigProgrammed"
 	EventConfigRejected       = "ConfigRejected"
 	EventAdoptionRefused      = "AdoptionRefused"

@@ -37,6 +37,7 @@ const (
 	FieldOwnerConfig         = "causeway-config"
 	FieldOwnerAccess         = "causeway-access"
 	FieldOwnerActivate       = "causeway-activation"
+	FieldOwnerRollout        = "causeway-rollout"
 	FieldOwnerStatus         = "causeway-status"
 	FieldOwnerReplicaObjects = "causeway-replica-objects"
 )
@@ -54,10 +55,26 @@ const (
 	AnnotationCredentialsHash = Prefix + "credentials-hash"
 	// AnnotationPromotedAt is when the slot became active, RFC 3339.
 	AnnotationPromotedAt = Prefix + "promoted-at"
-	// AnnotationStartedAt is when a rollout step began, RFC 3339.
+	// AnnotationStartedAt is when the slot became a candidate, RFC 3339.
 	AnnotationStartedAt = Prefix + "started-at"
-	// AnnotationFailedRevision is a revision that is not tried again.
+	// AnnotationReadyAt is when the candidate began to wait for its promotion, RFC 3339.
+	AnnotationReadyAt = Prefix + "ready-at"
+	// AnnotationHandoverAt is when authority was asked for the slot, RFC 3339.
+	AnnotationHandoverAt = Prefix + "handover-at"
+	// AnnotationVacantAt is when the slot before had given authority up, RFC 3339.
+	AnnotationVacantAt = Prefix + "vacant-at"
+	// AnnotationDrainingAt is when the slot ceased to get traffic, RFC 3339.
+	AnnotationDrainingAt = Prefix + "draining-at"
+	// AnnotationDrainedAt is when the slot was done with its streams, RFC 3339.
+	AnnotationDrainedAt = Prefix + "drained-at"
+	// AnnotationEmptiedAt is when the slot was given up, RFC 3339.
+	AnnotationEmptiedAt = Prefix + "emptied-at"
+	// AnnotationFailedRevision is a revision that is not tried again, and
+	// AnnotationFailedReason why.
 	AnnotationFailedRevision = Prefix + "failed-revision"
+	AnnotationFailedReason   = Prefix + "failed-reason"
+	// AnnotationActiveSlot, on the Service of the clients, is the slot it is for.
+	AnnotationActiveSlot = Prefix + "active-slot"
 	// AnnotationEpoch, on the activation Lease, is the fencing epoch.
 	AnnotationEpoch = Prefix + "epoch"
 	// AnnotationNextHolder, on the activation Lease, is the slot that shall take over.

@@ -74,6 +74,7 @@ const (
 	MaxStatusAccounts   = 64
 	MaxStatusCircuits   = 32
 	MaxTopCircuits      = 5
+	MaxPromotions       = 5
 	MaxRecentQuarantine = 5
 	MaxStatusLanes      = 8
 	MaxStatusRoutes     = 8

@@ -22,7 +22,7 @@ import (
 // readyParts are the conditions that Ready is the conjunction of.
 var readyParts = []string{
 	v1alpha1.ConditionAccepted, v1alpha1.ConditionResolvedRefs,
-	v1alpha1.ConditionProgrammed, v1alpha1.ConditionAvailable,
+	v1alpha1.ConditionProgrammed, v1alpha1.ConditionAvailable, v1alpha1.ConditionActivated,
 }
 
 // conditionsOf says how the bridge is. It is pure.
@@ -32,6 +32,7 @@ func conditionsOf(w plan.World, p plan.Plan, applyErr error, now time.Time) []me
 	setVerdict(l, v1alpha1.ConditionResolvedRefs, p.Refs)
 	l.Set(v1alpha1.ConditionProgrammed, p.Programmed.Status, p.Programmed.Reason, p.Programmed.Message)
 	setAvailable(l, w, p)
+	setVerdict(l, v1alpha1.ConditionActivated, p.Rollout.Activation.Verdict)
 	rollout := rolloutOf(w, p)
 	setVerdict(l, v1alpha1.ConditionUpToDate, rollout)
 	setUpstreamHealthy(l, w, p.Reports)
@@ -65,7 +66,7 @@ func setAvailable(l *conditions.List, w plan.World, p plan.Plan) {
 	case ready >= max(1, wanted-1):
 		l.True(v1alpha1.ConditionAvailable, v1alpha1.ReasonMinimumReplicasReady, "Enough proxies are ready.")
 	default:
-		reason, message := whyUnavailable(w)
+		reason, message := whyUnavailable(w, p.Active)
 		l.False(v1alpha1.ConditionAvailable, reason, message)
 	}
 }
@@ -80,8 +81,11 @@ var troubles = map[string]struct{ reason, message string }{
 	"CreateContainerConfigError": {v1alpha1.ReasonNoReadyReplicas, "The container of the proxy cannot be configured."},
 }
 
-func whyUnavailable(w plan.World) (reason, message string) {
+func whyUnavailable(w plan.World, active v1alpha1.SlotName) (reason, message string) {
 	for _, r := range w.Reports {
+		if r.Slot() != active {
+			continue
+		}
 		for _, c := range r.Pod.Status.ContainerStatuses {
 			if c.State.Waiting == nil {
 				continue
@@ -96,8 +100,8 @@ func whyUnavailable(w plan.World) (reason, message string) {
 			}
 		}
 	}
-	if w.Deployment != nil {
-		for _, c := range w.Deployment.Status.Conditions {
+	if d := w.Slots[active]; d != nil {
+		for _, c := range d.Status.Conditions {
 			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, "exceeded quota") {
 				return v1alpha1.ReasonQuotaExceeded, "A quota of the namespace keeps proxies from being created."
 			}
@@ -108,20 +112,16 @@ func whyUnavailable(w plan.World) (reason, message string) {
 
 // rolloutOf says whether the active slot is what the spec wants.
 func rolloutOf(w plan.World, p plan.Plan) plan.Verdict {
-	d := w.Deployment
+	d, verdict := w.Slots[p.Active], p.Rollout.UpToDate
 	switch {
-	case d == nil:
-		return plan.Verdict{Reason: v1alpha1.ReasonRolloutInProgress, Message: "The slot does not exist yet."}
-	case d.Annotations[v1alpha1.AnnotationRevision] != p.Fleet.Revision && p.Paused:
-		return plan.Verdict{Reason: v1alpha1.ReasonPaused, Message: "The spec has moved on while spec.management is Paused."}
-	case d.Annotations[v1alpha1.AnnotationRevision] != p.Fleet.Revision:
-		return plan.Verdict{Reason: v1alpha1.ReasonRolloutInProgress, Message: "The slot does not have the wanted revision yet."}
+	case d == nil || !verdict.OK:
+		return verdict
 	case deadlineExceeded(d):
 		return plan.Verdict{Reason: v1alpha1.ReasonRolloutFailed, Message: "The wanted revision did not become ready in time."}
 	case !effective.RolledOut(d):
 		return plan.Verdict{Reason: v1alpha1.ReasonRolloutInProgress, Message: "Proxies of the wanted revision are being started."}
 	default:
-		return plan.Verdict{OK: true, Reason: v1alpha1.ReasonActiveSlotIsWanted, Message: "The active slot has the wanted revision."}
+		return verdict
 	}
 }
 
@@ -221,11 +221,18 @@ func setProgress(l *conditions.List, p plan.Plan, rollout plan.Verdict, applyErr
 	case errors.As(applyErr, &refusal) && errors.Is(applyErr, apply.ErrForbidden):
 		stalled(v1alpha1.ReasonForbidden, fmt.Sprintf(
 			"The operator may not write %s %s: look at its roles and at the quotas of the namespace.", refusal.Kind, refusal.Name))
+	case rollout.Reason == v1alpha1.ReasonRolloutFailed && p.Rollout.ByUser():
+		stalled(v1alpha1.ReasonRolloutFailed, rollout.Message)
 	case rollout.Reason == v1alpha1.ReasonRolloutFailed:
 		stalled(v1alpha1.ReasonProgressDeadlineExceeded, rollout.Message)
 	case !p.Refs.OK:
 		l.True(v1alpha1.ConditionReconciling, v1alpha1.ReasonWaitingForRefs, p.Refs.Message)
-	case !rollout.OK && !p.Paused:
-		l.True(v1alpha1.ConditionReconciling, v1alpha1.ReasonRolloutInProgress, rollout.Message)
+	case p.Paused:
+	case p.Rollout.Waiting:
+		l.True(v1alpha1.ConditionReconciling, v1alpha1.ReasonWaitingForDrain, rollout.Message)
+	case !rollout.OK:
+		l.True(v1alpha1.ConditionReconciling, rollout.Reason, rollout.Message)
+	case p.Rollout.Step == v1alpha1.StepSwitching:
+		l.True(v1alpha1.ConditionReconciling, v1alpha1.ReasonRolloutInProgress, "Clients are led to the active slot.")
 	}
 }

@@ -17,10 +17,10 @@ import (
 func eventsOf(w plan.World, p plan.Plan, after *v1alpha1.BridgePolicy, applyErr error) []notify.Event {
 	before := w.Policy.Status.Conditions
 	var list []notify.Event
-	if w.Deployment == nil && applyErr == nil && len(p.Actions) > 0 {
-		list = append(list, notify.Event{Reason: v1alpha1.EventSlotCreated, Action: v1alpha1.ActionRollout,
-			Note: "Created slot " + string(p.Active) + " with revision " + p.Fleet.Revision})
+	if applyErr == nil {
+		list = append(created(w, p), rolloutEvents(p)...)
 	}
+	list = append(list, activationEvents(w.Policy.Status.Activation, p)...)
 	for _, rule := range rules {
 		was, is := conditions.Find(before, rule.condition), conditions.Find(after.Status.Conditions, rule.condition)
 		if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message {

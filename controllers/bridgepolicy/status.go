@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
@@ -26,7 +27,10 @@ func statusOf(w plan.World, p plan.Plan, applyErr error, now time.Time) *v1alpha
 	s.EffectiveHash = effective.PolicyHash(policy, p.Fleet)
 	s.ConfigHash = p.ConfigHash()
 	s.ActiveSlot = p.Active
-	s.Slots = slotsOf(w, p, wanted, ready)
+	s.Slots = slotsOf(p)
+	s.Activation = activationOf(s.Activation, p.Rollout.Activation, now)
+	s.Rollout = rolloutStatus(p.Rollout)
+	s.History = historyOf(s.History, p.Rollout)
 	s.Sessions = &v1alpha1.SessionTotals{
 		Active: m.Sessions.Active, Draining: m.Sessions.Draining, Quarantined: m.Sessions.Quarantined,
 	}
@@ -41,23 +45,63 @@ func statusOf(w plan.World, p plan.Plan, applyErr error, now time.Time) *v1alpha
 }
 
 // slotsOf lists the slots that exist.
-func slotsOf(w plan.World, p plan.Plan, wanted, ready int32) []v1alpha1.SlotStatus {
-	if w.Deployment == nil {
+func slotsOf(p plan.Plan) []v1alpha1.SlotStatus {
+	var list []v1alpha1.SlotStatus
+	for _, slot := range p.Rollout.Slots {
+		s := v1alpha1.SlotStatus{
+			Name: slot.Name, Role: slot.Role, Revision: slot.Revision, Image: slot.Image,
+			Replicas: slot.Replicas, Ready: slot.Ready, Sessions: p.Reports.SlotSessions[slot.Name],
+		}
+		if slot.Agree {
+			s.ConfigHash = p.ConfigHash()
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// activationOf says who has authority. Since is when its slot got it, as far as
+// a status that was written before tells.
+func activationOf(before *v1alpha1.ActivationStatus, a plan.Activation, now time.Time) *v1alpha1.ActivationStatus {
+	if !a.Exists {
 		return nil
 	}
-	slot := v1alpha1.SlotStatus{
-		Name: p.Active, Role: v1alpha1.SlotRoleActive,
-		Revision: w.Deployment.Annotations[v1alpha1.AnnotationRevision],
-		Replicas: wanted, Ready: ready,
-		Sessions: p.Reports.SlotSessions[p.Active],
+	after := &v1alpha1.ActivationStatus{Slot: a.Slot, Epoch: a.Epoch, Holder: a.Holder}
+	switch {
+	case a.Slot == "":
+	case before != nil && before.Slot == a.Slot && before.Since != nil:
+		after.Since = before.Since
+	default:
+		at := metav1.NewTime(now.Truncate(time.Second))
+		after.Since = &at
 	}
-	for _, c := range w.Deployment.Spec.Template.Spec.Containers[:min(1, len(w.Deployment.Spec.Template.Spec.Containers))] {
-		slot.Image = c.Image
+	return after
+}
+
+func rolloutStatus(r plan.Rollout) *v1alpha1.RolloutStatus {
+	return &v1alpha1.RolloutStatus{
+		Step: r.Step, CandidateRevision: r.Candidate, LastFailedRevision: r.Failed,
+		StartedAt: timeOf(r.StartedAt), DeadlineAt: timeOf(r.DeadlineAt),
 	}
-	if p.Programmed.Reason == v1alpha1.ReasonConfigAcknowledged && p.Programmed.Until.IsZero() {
-		slot.ConfigHash = p.ConfigHash()
+}
+
+func timeOf(at time.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
 	}
-	return []v1alpha1.SlotStatus{slot}
+	t := metav1.NewTime(at)
+	return &t
+}
+
+// historyOf adds the last promotion to those that were reported before. Nothing
+// is decided by it.
+func historyOf(before []v1alpha1.Promoted, r plan.Rollout) []v1alpha1.Promoted {
+	if r.PromotedAt.IsZero() || len(before) > 0 && !before[0].PromotedAt.Time.Before(r.PromotedAt) {
+		return before
+	}
+	latest := v1alpha1.Promoted{Revision: r.Slots[0].Revision, Image: r.Slots[0].Image, PromotedAt: metav1.NewTime(r.PromotedAt)}
+	after := append([]v1alpha1.Promoted{latest}, before...)
+	return after[:min(len(after), v1alpha1.MaxPromotions)]
 }
 
 // omitted counts the proxies whose numbers are in metrics only.
@@ -68,10 +112,11 @@ func omitted(policy *v1alpha1.BridgePolicy, fresh int32) int32 {
 	return 0
 }
 
-// wantedReplicas is what the slot is scaled to; until it exists, what it will be.
+// wantedReplicas is what the active slot is scaled to; until it exists, what it
+// will be.
 func wantedReplicas(w plan.World, p plan.Plan) int32 {
-	if p.Fleet.Autoscaled && w.Deployment != nil && w.Deployment.Spec.Replicas != nil {
-		return *w.Deployment.Spec.Replicas
+	if d := w.Slots[p.Active]; p.Fleet.Autoscaled && d != nil && d.Spec.Replicas != nil {
+		return *d.Spec.Replicas
 	}
 	return p.Fleet.Replicas
 }

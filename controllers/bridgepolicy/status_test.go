@@ -37,11 +37,11 @@ func world(change ...func(*plan.World)) plan.World {
 		}},
 		Secrets: map[string]map[string][]byte{"keys": {"a": []byte("sk-x")}},
 	}
-	w.Deployment = &appsv1.Deployment{
+	w.Slots = map[v1alpha1.SlotName]*appsv1.Deployment{"blue": {
 		ObjectMeta: metav1.ObjectMeta{Generation: 1, Annotations: map[string]string{v1alpha1.AnnotationRevision: plan.Next(w, now).Fleet.Revision}},
 		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)},
 		Status:     appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2},
-	}
+	}}
 	for i := range 2 {
 		w.Reports = append(w.Reports, reports.Report{Pod: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%d", i), Labels: map[string]string{v1alpha1.LabelSlot: "blue"}},
@@ -97,13 +97,13 @@ func TestConditions(t *testing.T) {
 		"the proxy crashes": {waiting("CrashLoopBackOff"), nil, []want{{v1alpha1.ConditionAvailable, "False", v1alpha1.ReasonCrashLooping}}},
 		"scaled to zero": {func(w *plan.World) { w.Policy.Spec.Replicas = ptr.To[int32](0); w.Reports = nil }, nil, []want{
 			{v1alpha1.ConditionAvailable, "True", v1alpha1.ReasonScaledToZero}}},
-		"rollout in progress": {func(w *plan.World) { w.Deployment.Status.UpdatedReplicas = 1 }, nil, []want{
+		"rollout in progress": {func(w *plan.World) { w.Slots["blue"].Status.UpdatedReplicas = 1 }, nil, []want{
 			{v1alpha1.ConditionUpToDate, "False", v1alpha1.ReasonRolloutInProgress},
 			{v1alpha1.ConditionReconciling, "True", v1alpha1.ReasonRolloutInProgress},
 		}},
 		"rollout failed, users are served": {func(w *plan.World) {
-			w.Deployment.Status.UpdatedReplicas = 1
-			w.Deployment.Status.Conditions = []appsv1.DeploymentCondition{{
+			w.Slots["blue"].Status.UpdatedReplicas = 1
+			w.Slots["blue"].Status.Conditions = []appsv1.DeploymentCondition{{
 				Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
 		}, nil, []want{
 			{v1alpha1.ConditionAvailable, "True", v1alpha1.ReasonMinimumReplicasReady},

@@ -2,17 +2,13 @@ package apply
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
@@ -36,17 +32,52 @@ func New(c client.Client, live client.Reader) *Applier {
 // later ones rely on earlier ones.
 func (a *Applier) Do(ctx context.Context, policy *v1alpha1.BridgePolicy, actions []plan.Action) error {
 	owner := Owner{v1alpha1.GroupVersion.WithKind(v1alpha1.KindBridgePolicy), policy}
+	v := versions{}
 	for _, action := range actions {
-		if notify, ok := action.(plan.NotifyPods); ok {
-			if err := a.notify(ctx, notify); err != nil {
-				return err
-			}
-			continue
+		if err := a.one(ctx, owner, action, v); err != nil {
+			return err
 		}
-		for _, intent := range intents(action) {
-			if err := a.engine.apply(ctx, owner, intent.manager, intent.config); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+// versions are those of the objects that were written for the plan at hand. What
+// was decided about the version before holds for them, too: the write was ours.
+type versions map[string]string
+
+func (v versions) of(name, seen string) string {
+	if own, ok := v[name]; ok {
+		return own
+	}
+	return seen
+}
+
+func (a *Applier) one(ctx context.Context, owner Owner, action plan.Action, v versions) error {
+	switch action := action.(type) {
+	case plan.NotifyPods:
+		return a.annotatePods(ctx, action.Pods, v1alpha1.FieldOwnerConfig, map[string]any{v1alpha1.AnnotationConfigHash: action.Hash})
+	case plan.HoldPods:
+		return a.hold(ctx, action)
+	case plan.MarkSlot:
+		return a.mark(ctx, action, v)
+	case plan.CreateLease:
+		return a.createLease(ctx, owner, action)
+	case plan.RequestHandover:
+		return a.requestHandover(ctx, action)
+	case plan.DropAutoscaler:
+		return a.dropAutoscaler(ctx, action)
+	}
+	for _, intent := range intents(action) {
+		g := guard{on: intent.guarded}
+		if g.on {
+			g.seen = v.of(intent.object, intent.seen)
+		}
+		written, err := a.engine.apply(ctx, owner, intent.manager, intent.config, g)
+		if err != nil {
+			return err
+		}
+		if g.on && written != "" {
+			v[intent.object] = written
 		}
 	}
 	return nil
@@ -55,7 +86,7 @@ func (a *Applier) Do(ctx context.Context, policy *v1alpha1.BridgePolicy, actions
 // Forget drops what is remembered of a policy that is gone.
 func (a *Applier) Forget(policy client.ObjectKey) {
 	f := effective.Fleet{Namespace: policy.Namespace, Name: policy.Name}
-	names := map[string]bool{f.Name: true, f.ConfigName(): true, f.CredentialsName(): true, f.AccessName(): true}
+	names := map[string]bool{f.Name: true, f.ConfigName(): true, f.CredentialsName(): true, f.AccessName(): true, f.PreviewName(): true}
 	for _, slot := range slots {
 		names[effective.Slot{Fleet: f, Slot: slot}.ObjectName()] = true
 	}
@@ -69,35 +100,43 @@ var slots = []v1alpha1.SlotName{v1alpha1.SlotBlue, v1alpha1.SlotGreen}
 type intent struct {
 	manager string
 	config  runtime.ApplyConfiguration
+	// With guarded, nothing is written unless the object is the one that was seen.
+	guarded      bool
+	object, seen string
 }
 
 func intents(action plan.Action) []intent {
 	switch a := action.(type) {
 	case plan.GrantAccess:
 		list := []intent{
-			{v1alpha1.FieldOwnerAccess, desired.Role(a.Fleet)},
-			{v1alpha1.FieldOwnerAccess, desired.RoleBinding(a.Fleet)},
+			{manager: v1alpha1.FieldOwnerAccess, config: desired.Role(a.Fleet)},
+			{manager: v1alpha1.FieldOwnerAccess, config: desired.RoleBinding(a.Fleet)},
 		}
 		if a.Fleet.ServiceAccountName() == a.Fleet.AccessName() {
-			list = append(list, intent{v1alpha1.FieldOwnerAccess, desired.ServiceAccount(a.Fleet)})
+			list = append(list, intent{manager: v1alpha1.FieldOwnerAccess, config: desired.ServiceAccount(a.Fleet)})
 		}
 		return list
 	case plan.WriteConfig:
 		return []intent{
-			{v1alpha1.FieldOwnerConfig, desired.CredentialsSecret(a.Fleet, a.Documents)},
-			{v1alpha1.FieldOwnerConfig, desired.ConfigMap(a.Fleet, a.Documents)},
+			{manager: v1alpha1.FieldOwnerConfig, config: desired.CredentialsSecret(a.Fleet, a.Documents)},
+			{manager: v1alpha1.FieldOwnerConfig, config: desired.ConfigMap(a.Fleet, a.Documents)},
 		}
 	case plan.ApplySlot:
-		return []intent{
-			{v1alpha1.FieldOwnerSlots, desired.Deployment(a.Slot)},
-			{v1alpha1.FieldOwnerSlots, desired.DisruptionBudget(a.Slot)},
-		}
+		return []intent{slotIntent(v1alpha1.FieldOwnerSlots, desired.Deployment(a.Slot), a.Slot, a.Seen)}
+	case plan.GuardSlot:
+		return []intent{{manager: v1alpha1.FieldOwnerSlots, config: desired.DisruptionBudget(a.Slot, a.Held)}}
 	case plan.ScaleSlot:
-		return []intent{{v1alpha1.FieldOwnerReplicas, desired.Replicas(a.Slot, a.Replicas)}}
+		return []intent{slotIntent(v1alpha1.FieldOwnerReplicas, desired.Replicas(a.Slot, a.Replicas), a.Slot, a.Seen)}
+	case plan.ApplyAutoscaler:
+		return []intent{{manager: v1alpha1.FieldOwnerSlots, config: desired.Autoscaler(a.Slot)}}
+	case plan.ShowPreview:
+		return []intent{{manager: v1alpha1.FieldOwnerRoute, config: desired.Preview(a.Fleet, a.Slot)}}
 	case plan.SwitchRoute:
-		list := []intent{{v1alpha1.FieldOwnerRoute, desired.Service(a.Active)}}
+		route := desired.Route{Active: a.Active, Wide: a.Wide, PromotedAt: a.PromotedAt}
+		list := []intent{{manager: v1alpha1.FieldOwnerRoute, config: desired.Service(route), guarded: true, object: "Service", seen: a.Seen}}
 		for _, slot := range slots {
-			list = append(list, intent{v1alpha1.FieldOwnerRoute, desired.SlotService(effective.Slot{Fleet: a.Active.Fleet, Slot: slot})})
+			service := desired.SlotService(effective.Slot{Fleet: a.Active.Fleet, Slot: slot})
+			list = append(list, intent{manager: v1alpha1.FieldOwnerRoute, config: service})
 		}
 		return list
 	default:
@@ -105,24 +144,11 @@ func intents(action plan.Action) []intent {
 	}
 }
 
-// notify marks the pods. A pod that is gone by now needs no mark.
-func (a *Applier) notify(ctx context.Context, n plan.NotifyPods) error {
-	for _, ref := range n.Pods {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid":         ref.UID, // a precondition: never another pod of that name
-			"annotations": map[string]string{v1alpha1.AnnotationConfigHash: n.Hash},
-		}})
-		if err != nil {
-			return fmt.Errorf("encoding the mark of Pod %s: %w", ref.Name, err)
-		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
-		err = a.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwnerConfig))
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("marking Pod %s: %w", ref.Name, classify(err))
-		}
-	}
-	return nil
+func slotIntent(manager string, config runtime.ApplyConfiguration, slot effective.Slot, seen string) intent {
+	return intent{manager: manager, config: config, guarded: true, object: deploymentKey(slot), seen: seen}
 }
+
+func deploymentKey(slot effective.Slot) string { return "Deployment/" + slot.ObjectName() }
 
 // refusedRetry is how often a name that is taken is tried again: objects that
 // are not ours are not watched.
@@ -136,7 +162,7 @@ func Retry(err error, wait time.Duration) (time.Duration, error) {
 		return wait, nil
 	case errors.Is(err, ErrAdoptionRefused), errors.Is(err, ErrForbidden):
 		return refusedRetry, nil
-	case apierrors.IsConflict(err), errors.Is(err, ErrPredecessor):
+	case apierrors.IsConflict(err), errors.Is(err, errStale), errors.Is(err, ErrPredecessor):
 		// The cache is behind; another look in a moment settles it.
 		return 200*time.Millisecond + rand.N(800*time.Millisecond), nil //nolint:gosec // jitter
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -20,6 +20,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
 )
 
 var (
@@ -31,6 +33,8 @@ var (
 	// ErrPredecessor says that an object of a deleted BridgePolicy of the same
 	// name still waits for garbage collection.
 	ErrPredecessor = errors.New("object of a deleted BridgePolicy of the same name is still being removed")
+	// errStale says that the object is not as it was when the plan was made.
+	errStale = errors.New("the object has changed since it was looked at")
 )
 
 // Refusal says which object a human has to look at.
@@ -78,39 +82,54 @@ func newEngine(c client.Client, live client.Reader) *engine {
 	return &engine{client: c, live: live, seen: map[seenKey]seenState{}}
 }
 
-// apply brings the object to the intent of one manager.
-func (e *engine) apply(ctx context.Context, owner Owner, manager string, config runtime.ApplyConfiguration) error {
+// guard makes a write depend on the version of the object that was decided about.
+type guard struct {
+	on   bool
+	seen string // empty = it was not there
+}
+
+// apply brings the object to the intent of one manager. It returns the version
+// that it wrote; empty = there was nothing to write.
+func (e *engine) apply(
+	ctx context.Context, owner Owner, manager string, config runtime.ApplyConfiguration, g guard,
+) (string, error) {
 	intent, digest, err := decode(config)
 	if err != nil {
-		return err
+		return "", err
 	}
 	key := seenKey{intent.GroupVersionKind(), client.ObjectKeyFromObject(intent), manager}
 	what := fmt.Sprintf("%s %s", key.Kind, key.Name)
 	current, err := e.current(ctx, key)
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", what, err)
+		return "", fmt.Errorf("reading %s: %w", what, err)
 	}
 	if current != nil {
 		if err := checkOwner(owner, current); err != nil {
-			return &Refusal{key.Kind, key.Name, err}
+			return "", &Refusal{key.Kind, key.Name, err}
 		}
 		if e.met(key, digest, intent, current) {
 			writes.WithLabelValues(key.Kind, resultSkipped).Inc()
-			return nil
+			return "", nil
 		}
+		if g.on && g.seen == "" && current.GetLabels()[v1alpha1.AppManagedBy] == v1alpha1.AppManagedByValue {
+			return "", fmt.Errorf("applying %s: %w", what, errStale) // without our label, the cache could not show it
+		}
+	}
+	if g.on {
+		intent.SetResourceVersion(g.seen)
 	}
 	log.FromContext(ctx).V(1).Info("Applying "+key.Kind, key.Kind, klog.KRef(key.Namespace, key.Name), "manager", manager)
 	err = e.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(manager), client.ForceOwnership)
 	if err != nil {
 		writes.WithLabelValues(key.Kind, resultFailed).Inc()
 		if refused := classify(err); errors.Is(refused, ErrForbidden) {
-			return &Refusal{key.Kind, key.Name, refused}
+			return "", &Refusal{key.Kind, key.Name, refused}
 		}
-		return fmt.Errorf("applying %s: %w", what, err)
+		return "", fmt.Errorf("applying %s: %w", what, err)
 	}
 	writes.WithLabelValues(key.Kind, resultApplied).Inc()
 	e.remember(key, seenState{intent.GetResourceVersion(), digest})
-	return nil
+	return intent.GetResourceVersion(), nil
 }
 
 // met says whether the object needs no write. The object of the cache may be

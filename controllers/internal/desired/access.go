@@ -7,6 +7,7 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
+	apieffective "github.com/causeway-dev/causeway/api/effective"
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
 	"github.com/causeway-dev/causeway/controllers/internal/effective"
 )
@@ -28,8 +29,8 @@ func ServiceAccount(f effective.Fleet) *corev1ac.ServiceAccountApplyConfiguratio
 }
 
 // Role is what the proxies may do: read their BridgeReplica and write its
-// status, and follow who the other proxies are. It holds no verb on Secrets;
-// credentials reach them as a file.
+// status, follow who the other proxies are, and take and renew the one Lease of
+// their bridge. It holds no verb on Secrets; credentials reach them as a file.
 func Role(f effective.Fleet) *rbacv1ac.RoleApplyConfiguration {
 	return rbacv1ac.Role(f.AccessName(), f.Namespace).
 		WithLabels(f.Labels()).WithOwnerReferences(owner(f)).
@@ -40,6 +41,10 @@ func Role(f effective.Fleet) *rbacv1ac.RoleApplyConfiguration {
 				WithResources("bridgereplicas/status").WithVerbs("patch", "update"),
 			rbacv1ac.PolicyRule().WithAPIGroups("discovery.k8s.io").
 				WithResources("endpointslices").WithVerbs("get", "list", "watch"),
+			// list and watch by name alone: the proxies select on metadata.name.
+			rbacv1ac.PolicyRule().WithAPIGroups("coordination.k8s.io").
+				WithResources("leases").WithResourceNames(apieffective.ActivationLease(f.Name)).
+				WithVerbs("get", "list", "watch", "update", "patch"),
 		)
 }
 

@@ -72,8 +72,8 @@ func objects(p *v1alpha1.BridgePolicy) []any {
 	}
 	return []any{
 		ServiceAccount(f), Role(f), RoleBinding(f), ConfigMap(f, documents), CredentialsSecret(f, documents),
-		Deployment(blue), Replicas(blue, f.Replicas), DisruptionBudget(blue),
-		Service(blue), SlotService(blue), SlotService(green),
+		Deployment(blue), Replicas(blue, f.Replicas), DisruptionBudget(blue, false),
+		Service(Route{Active: blue}), SlotService(blue), SlotService(green),
 	}
 }
 
@@ -102,8 +102,8 @@ func TestEverySelectorIsTheOneOfTheSlot(t *testing.T) {
 		d := Deployment(s)
 		for what, got := range map[string]map[string]string{
 			"Deployment":          d.Spec.Selector.MatchLabels,
-			"PodDisruptionBudget": DisruptionBudget(s).Spec.Selector.MatchLabels,
-			"Service":             Service(s).Spec.Selector,
+			"PodDisruptionBudget": DisruptionBudget(s, true).Spec.Selector.MatchLabels,
+			"Service":             Service(Route{Active: s}).Spec.Selector,
 			"Service of the slot": SlotService(s).Spec.Selector,
 		} {
 			if !maps.Equal(got, s.Selector()) {
@@ -121,7 +121,7 @@ func TestEverySelectorIsTheOneOfTheSlot(t *testing.T) {
 func TestProxiesGetNoVerbOnSecrets(t *testing.T) {
 	for _, rule := range Role(effective.NewFleet(minimal(), "image")).Rules {
 		for _, resource := range rule.Resources {
-			if !strings.HasPrefix(resource, "bridgereplicas") && resource != "endpointslices" {
+			if !strings.HasPrefix(resource, "bridgereplicas") && resource != "endpointslices" && resource != "leases" {
 				t.Errorf("proxies may %v %s", rule.Verbs, resource)
 			}
 		}

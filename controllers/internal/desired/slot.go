@@ -38,14 +38,18 @@ func Replicas(s effective.Slot, n int32) *appsv1ac.DeploymentApplyConfiguration 
 		WithSpec(appsv1ac.DeploymentSpec().WithReplicas(n))
 }
 
-// DisruptionBudget lets a drain of nodes take one proxy after the other. Pods
-// that do not serve anyway never hold a drain up.
-func DisruptionBudget(s effective.Slot) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+// DisruptionBudget lets a drain of nodes take one proxy after the other, or none
+// while they are held. Pods that do not serve anyway never hold a drain up.
+func DisruptionBudget(s effective.Slot, held bool) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+	var budget int32 = 1
+	if held {
+		budget = 0
+	}
 	return policyv1ac.PodDisruptionBudget(s.ObjectName(), s.Namespace).
 		WithLabels(s.Labels()).WithOwnerReferences(owner(s.Fleet)).
 		WithSpec(policyv1ac.PodDisruptionBudgetSpec().
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())).
-			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithMaxUnavailable(intstr.FromInt32(budget)).
 			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow))
 }
 

@@ -37,8 +37,13 @@ type Fleet struct {
 	FSGroup     int64
 
 	// Replicas of the active slot; with Autoscaled only the number to begin with.
-	Replicas        int32
-	Autoscaled      bool
+	Replicas   int32
+	Autoscaled bool
+	// MaxReplicas and the targets are the autoscaler's; a target of 0 is none.
+	MaxReplicas              int32
+	TargetCPUPercent         int32
+	TargetSessionsPerReplica int32
+
 	MaxSurge        intstr.IntOrString
 	MaxUnavailable  intstr.IntOrString
 	ProgressSeconds int32
@@ -62,7 +67,9 @@ func NewFleet(p *v1alpha1.BridgePolicy, proxyImage string) Fleet {
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID,
 		RunAsUser: settings.RunAsUser, FSGroup: settings.FSGroup,
 		Replicas: settings.Replicas, Autoscaled: settings.Autoscaled,
-		MaxSurge: intstr.FromInt32(1), MaxUnavailable: intstr.FromInt32(0),
+		MaxReplicas: settings.MaxReplicas, TargetCPUPercent: settings.TargetCPUPercent,
+		TargetSessionsPerReplica: settings.TargetSessionsPerReplica,
+		MaxSurge:                 intstr.FromInt32(1), MaxUnavailable: intstr.FromInt32(0),
 		ProgressSeconds: settings.ProgressSeconds,
 		PreStopSeconds:  settings.PreStopSeconds,
 		PodGraceSeconds: settings.PodGraceSeconds,
@@ -128,6 +135,9 @@ func (f Fleet) CredentialsName() string { return f.Name + "-credentials" }
 
 // AccessName is the ServiceAccount, Role and RoleBinding of the proxies.
 func (f Fleet) AccessName() string { return f.Name + "-proxy" }
+
+// PreviewName is the Service of a candidate.
+func (f Fleet) PreviewName() string { return f.Name + "-preview" }
 
 // ServiceAccountName is the account the pods run under.
 func (f Fleet) ServiceAccountName() string {

@@ -6,8 +6,11 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,12 +58,46 @@ func (o *Observer) Read(ctx context.Context, policy *v1alpha1.BridgePolicy) (pla
 	if w.Config, err = get(ctx, o.cache, f.Namespace, f.ConfigName(), &corev1.ConfigMap{}); err != nil {
 		return w, err
 	}
-	blue := effective.Slot{Fleet: f, Slot: v1alpha1.SlotBlue}
-	if w.Deployment, err = get(ctx, o.cache, f.Namespace, blue.ObjectName(), &appsv1.Deployment{}); err != nil {
+	if err := o.readSlots(ctx, f, &w); err != nil {
 		return w, err
 	}
 	w.Reports, err = Reports(ctx, o.cache, types.NamespacedName{Namespace: f.Namespace, Name: f.Name})
 	return w, err
+}
+
+// readSlots reads what says which slot serves, and how far another one has come.
+func (o *Observer) readSlots(ctx context.Context, f effective.Fleet, w *plan.World) error {
+	w.Slots = map[v1alpha1.SlotName]*appsv1.Deployment{}
+	w.Autoscalers = map[v1alpha1.SlotName]*autoscalingv2.HorizontalPodAutoscaler{}
+	for _, slot := range []v1alpha1.SlotName{v1alpha1.SlotBlue, v1alpha1.SlotGreen} {
+		name := effective.Slot{Fleet: f, Slot: slot}.ObjectName()
+		d, err := get(ctx, o.cache, f.Namespace, name, &appsv1.Deployment{})
+		if err != nil {
+			return err
+		}
+		if d != nil {
+			w.Slots[slot] = d
+		}
+		h, err := get(ctx, o.cache, f.Namespace, name, &autoscalingv2.HorizontalPodAutoscaler{})
+		if err != nil {
+			return err
+		}
+		if h != nil && metav1.IsControlledBy(h, w.Policy) {
+			w.Autoscalers[slot] = h
+		}
+	}
+	var err error
+	if w.Service, err = get(ctx, o.cache, f.Namespace, f.Name, &corev1.Service{}); err != nil {
+		return err
+	}
+	if w.Preview, err = get(ctx, o.cache, f.Namespace, f.PreviewName(), &corev1.Service{}); err != nil {
+		return err
+	}
+	lease, err := get(ctx, o.cache, f.Namespace, apieffective.ActivationLease(f.Name), &coordinationv1.Lease{})
+	if lease != nil && metav1.IsControlledBy(lease, w.Policy) {
+		w.Lease = lease // one of somebody else is refused when ours is to be made
+	}
+	return err
 }
 
 // readCredentials reads the credentials document back for the peer keys in it,

@@ -175,7 +175,7 @@ func firstFailure(list ...Verdict) Verdict {
 // why. Both are stored with the ConfigMap. While proxies still owe an answer to
 // an earlier change, its date stays, so that a pool that is edited all the time
 // does not hide a proxy that hangs.
-func (r resolved) date(w World, now time.Time) desired.Documents {
+func (r resolved) date(w World, active []reports.Report, now time.Time) desired.Documents {
 	before := desired.Documents{}
 	if w.Config != nil {
 		a := w.Config.Annotations
@@ -194,7 +194,7 @@ func (r resolved) date(w World, now time.Time) desired.Documents {
 		return d
 	case before.BundleHash == "" || stored(w).Generation != w.Policy.Generation:
 		d.Cause = desired.CauseSpec
-	case settled(w, before):
+	case settled(active, before):
 		d.Cause = desired.CauseReference
 	default:
 		d.Cause, d.ChangedAt = before.Cause, before.ChangedAt
@@ -204,9 +204,10 @@ func (r resolved) date(w World, now time.Time) desired.Documents {
 	return d
 }
 
-// settled says whether all ready proxies serve the documents.
-func settled(w World, d desired.Documents) bool {
-	for _, r := range w.Reports {
+// settled says whether all ready proxies of the active slot serve the documents.
+// A candidate has its own deadline, and a version on its way out may refuse them.
+func settled(active []reports.Report, d desired.Documents) bool {
+	for _, r := range active {
 		if r.Ready() && (r.Replica == nil || !reports.Acknowledged(r.Replica.Status.ObservedConfig, d.BundleHash, d.CredentialsHash)) {
 			return false
 		}

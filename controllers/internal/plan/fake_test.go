@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +85,30 @@ func describe(action Action) string {
 	case ScaleSlot:
 		return fmt.Sprintf("ScaleSlot %s %d", a.Slot.Slot, a.Replicas)
 	case SwitchRoute:
-		return "SwitchRoute " + string(a.Active.Slot)
+		return "SwitchRoute " + string(a.Active.Slot) + map[bool]string{true: " wide"}[a.Wide]
+	case MarkSlot:
+		var set []string
+		for key, value := range a.Marks.Annotations() {
+			if value != nil {
+				set = append(set, strings.TrimPrefix(key, v1alpha1.Prefix))
+			}
+		}
+		slices.Sort(set)
+		return fmt.Sprintf("MarkSlot %s %s", a.Slot.Slot, strings.Join(set, ","))
+	case GuardSlot:
+		return fmt.Sprintf("GuardSlot %s%s", a.Slot.Slot, map[bool]string{true: " held"}[a.Held])
+	case CreateLease:
+		return fmt.Sprintf("CreateLease next=%s epoch=%d", a.Next, a.Epoch)
+	case RequestHandover:
+		return "RequestHandover " + string(a.Next)
+	case ApplyAutoscaler:
+		return "ApplyAutoscaler " + string(a.Slot.Slot)
+	case DropAutoscaler:
+		return "DropAutoscaler " + string(a.Slot.Slot)
+	case ShowPreview:
+		return "ShowPreview " + string(a.Slot)
+	case HoldPods:
+		return fmt.Sprintf("HoldPods %d%s", len(a.Pods), map[bool]string{false: " no more"}[a.Hold])
 	case NotifyPods:
 		return fmt.Sprintf("NotifyPods %d", len(a.Pods))
 	default:
@@ -106,7 +130,20 @@ func (f *fake) do(action Action) {
 			Data: map[string]string{bundle.FileName: string(a.Documents.Bundle)},
 		}
 	case ApplySlot:
-		f.w.Deployment = &appsv1.Deployment{}
+		d := f.w.Slots[a.Slot.Slot]
+		if d == nil {
+			d = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+		}
+		d.Annotations[v1alpha1.AnnotationRevision] = a.Slot.Revision
+		f.w.Slots = map[v1alpha1.SlotName]*appsv1.Deployment{a.Slot.Slot: d}
+	case MarkSlot:
+		for key, value := range a.Marks.Annotations() {
+			if text, ok := value.(string); ok {
+				f.w.Slots[a.Slot.Slot].Annotations[key] = text
+			}
+		}
+	case CreateLease:
+		f.w.Lease = desired.Lease(a.Fleet, a.Next, a.Epoch, a.Seconds, a.At)
 	case NotifyPods:
 		for _, ref := range a.Pods {
 			for _, r := range f.w.Reports {

@@ -9,46 +9,39 @@ import (
 	"github.com/causeway-dev/causeway/controllers/internal/reports"
 )
 
-// activeSlot is the slot that serves. The other one exists by name only until
-// slots take turns.
-const activeSlot = v1alpha1.SlotBlue
-
 // Next decides. It never changes the world it is given.
 func Next(w World, now time.Time) Plan {
 	p := Plan{Facts: Facts{
 		Fleet:  effective.NewFleet(w.Policy, w.ProxyImage),
-		Active: activeSlot,
 		Paused: w.Policy.Spec.Management == v1alpha1.ManagementPaused,
 	}}
 	config := resolve(w)
 	p.Accepted, p.Refs, p.Warnings = config.accepted, config.refs, config.warnings
-	wanted := config.date(w, now)
-	p.BundleHash, p.CredentialsHash = wanted.BundleHash, wanted.CredentialsHash
 	p.Reports = reports.Merge(w.Reports, now)
-	p.Programmed = acknowledged(slotReports(w, activeSlot), wanted, p.Fleet, now)
-	if p.Accepted.OK && !p.Paused && wanted.BundleHash != "" {
-		p.Actions = actions(w, p.Fleet, config, wanted)
+	r := newRollout(w, p.Fleet, now)
+	r.wanted = config.date(w, r.active.pods, now)
+	acts := p.Accepted.OK && !p.Paused && r.wanted.BundleHash != ""
+	if acts {
+		r.advance()
+		p.Actions = actions(w, r, config)
 	}
-	p.Wait = wait(now, p.Programmed.Until, p.Reports.NextStale)
+	p.BundleHash, p.CredentialsHash, p.Active = r.wanted.BundleHash, r.wanted.CredentialsHash, r.active.name
+	p.Programmed = acknowledged(r.active.pods, r.wanted, p.Fleet, now)
+	p.Rollout = r.report(p.Paused)
+	p.Wait = wait(now, append(r.again, p.Programmed.Until, p.Reports.NextStale)...)
 	return p
 }
 
 // actions lists everything that shall be; what is so already costs no write.
-// The order makes each step safe to be the last: files exist before the pods
-// that mount them, pods before the route to them.
-func actions(w World, f effective.Fleet, config resolved, wanted desired.Documents) []Action {
-	slot := effective.Slot{Fleet: f, Slot: activeSlot}
-	list := []Action{GrantAccess{f}}
+// Files exist before the pods that mount them.
+func actions(w World, r *rollout, config resolved) []Action {
+	list := []Action{GrantAccess{r.fleet}}
 	if config.ok {
-		list = append(list, WriteConfig{f, wanted})
+		list = append(list, WriteConfig{r.fleet, r.wanted})
 	}
-	list = append(list, ApplySlot{slot})
-	if !f.Autoscaled || w.Deployment == nil {
-		list = append(list, ScaleSlot{slot, f.Replicas})
-	}
-	list = append(list, SwitchRoute{slot})
-	if pods := unaware(w, wanted); len(pods) > 0 && config.ok {
-		list = append(list, NotifyPods{pods, reports.ConfigHash(wanted.BundleHash, wanted.CredentialsHash)})
+	list = append(list, r.actions(w)...)
+	if pods := unaware(w, r.wanted); len(pods) > 0 && config.ok {
+		list = append(list, NotifyPods{pods, reports.ConfigHash(r.wanted.BundleHash, r.wanted.CredentialsHash)})
 	}
 	return list
 }
@@ -59,19 +52,7 @@ func unaware(w World, wanted desired.Documents) []PodRef {
 	var list []PodRef
 	for _, r := range w.Reports {
 		if r.Pod.Annotations[v1alpha1.AnnotationConfigHash] != hash {
-			ref := PodRef{UID: r.Pod.UID}
-			ref.Namespace, ref.Name = r.Pod.Namespace, r.Pod.Name
-			list = append(list, ref)
-		}
-	}
-	return list
-}
-
-func slotReports(w World, slot v1alpha1.SlotName) []reports.Report {
-	var list []reports.Report
-	for _, r := range w.Reports {
-		if r.Slot() == slot {
-			list = append(list, r)
+			list = append(list, podRef(r))
 		}
 	}
 	return list

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,8 +34,14 @@ type World struct {
 	FreshPeerKey string
 	// Config is the ConfigMap as it is now, nil when there is none.
 	Config *corev1.ConfigMap
-	// Deployment of the active slot, nil when there is none.
-	Deployment *appsv1.Deployment
+	// Slots are the Deployments of the slots that exist, and Autoscalers what
+	// scales them.
+	Slots       map[v1alpha1.SlotName]*appsv1.Deployment
+	Autoscalers map[v1alpha1.SlotName]*autoscalingv2.HorizontalPodAutoscaler
+	// Service of the clients, Preview of a candidate and the activation Lease are
+	// nil when they do not exist.
+	Service, Preview *corev1.Service
+	Lease            *coordinationv1.Lease
 	// Reports are the live pods of the policy with their BridgeReplicas.
 	Reports []reports.Report
 	// ProxyImage is the image that the operator was released with.
@@ -63,6 +71,7 @@ type Facts struct {
 	BundleHash, CredentialsHash string
 	Programmed                  Acknowledgement
 	Reports                     reports.Merged
+	Rollout                     Rollout
 }
 
 // ConfigHash names both documents in one word; empty when there are none yet.
@@ -92,19 +101,84 @@ type WriteConfig struct {
 	Documents desired.Documents
 }
 
-// ApplySlot brings the Deployment and the PodDisruptionBudget of a slot up to
-// date, but for the number of replicas.
-type ApplySlot struct{ Slot effective.Slot }
+// ApplySlot brings the Deployment of a slot up to date, but for the number of
+// replicas.
+//
+// Seen, here and below, is the version of the object that was decided about. Whoever
+// decided on an old view of the world writes nothing; empty = the object was not
+// there.
+type ApplySlot struct {
+	Slot effective.Slot
+	Seen string
+}
+
+// MarkSlot notes on the Deployment of a slot how far its rollout is.
+type MarkSlot struct {
+	Slot  effective.Slot
+	Marks Marks
+	Seen  string
+}
 
 // ScaleSlot sets the number of replicas of a slot.
 type ScaleSlot struct {
 	Slot     effective.Slot
 	Replicas int32
+	Seen     string
 }
 
-// SwitchRoute points the Service of the clients to a slot, and the Services of
-// the slots to theirs.
-type SwitchRoute struct{ Active effective.Slot }
+// GuardSlot says how many pods of a slot a drain of nodes may take at once: one,
+// or none while they are Held.
+type GuardSlot struct {
+	Slot effective.Slot
+	Held bool
+}
+
+// CreateLease makes the activation Lease, which names the slot that shall have
+// authority.
+type CreateLease struct {
+	Fleet   effective.Fleet
+	Next    v1alpha1.SlotName
+	Epoch   int64
+	Seconds int32
+	At      string
+}
+
+// RequestHandover asks for another slot to have authority.
+type RequestHandover struct {
+	Fleet effective.Fleet
+	Next  v1alpha1.SlotName
+	Seen  string
+}
+
+// SwitchRoute points the Service of the clients to a slot, or with Wide to both,
+// and the Services of the slots to theirs.
+type SwitchRoute struct {
+	Active     effective.Slot
+	Wide       bool
+	PromotedAt string
+	Seen       string
+}
+
+// ShowPreview points the preview Service to a slot; to none when it is empty.
+type ShowPreview struct {
+	Fleet effective.Fleet
+	Slot  v1alpha1.SlotName
+}
+
+// ApplyAutoscaler makes a slot scale by itself.
+type ApplyAutoscaler struct{ Slot effective.Slot }
+
+// DropAutoscaler ends that.
+type DropAutoscaler struct {
+	Slot effective.Slot
+	UID  types.UID
+}
+
+// HoldPods asks whoever removes nodes to leave pods alone, or takes that back.
+type HoldPods struct {
+	Pods []PodRef
+	Hold bool
+}
 
 // NotifyPods marks pods with the configuration they shall serve, which makes
 // the kubelet sync their files at once.
@@ -119,9 +193,17 @@ type PodRef struct {
 	UID types.UID
 }
 
-func (GrantAccess) action() {}
-func (WriteConfig) action() {}
-func (ApplySlot) action()   {}
-func (ScaleSlot) action()   {}
-func (SwitchRoute) action() {}
-func (NotifyPods) action()  {}
+func (GrantAccess) action()     {}
+func (WriteConfig) action()     {}
+func (ApplySlot) action()       {}
+func (MarkSlot) action()        {}
+func (ScaleSlot) action()       {}
+func (GuardSlot) action()       {}
+func (CreateLease) action()     {}
+func (RequestHandover) action() {}
+func (SwitchRoute) action()     {}
+func (ShowPreview) action()     {}
+func (ApplyAutoscaler) action() {}
+func (DropAutoscaler) action()  {}
+func (HoldPods) action()        {}
+func (NotifyPods) action()      {}

@@ -54,6 +54,16 @@ func (r Report) ReadySince() time.Time {
 	return time.Time{}
 }
 
+// Ended says whether no process of the pod runs, so that nothing goes on in it.
+func (r Report) Ended() bool {
+	for _, c := range r.Pod.Status.ContainerStatuses {
+		if c.State.Running != nil {
+			return false
+		}
+	}
+	return len(r.Pod.Status.ContainerStatuses) > 0
+}
+
 // Slot of the pod.
 func (r Report) Slot() v1alpha1.SlotName {
 	return v1alpha1.SlotName(r.Pod.Labels[v1alpha1.LabelSlot])

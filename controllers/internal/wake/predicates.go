@@ -2,6 +2,8 @@ package wake
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +71,40 @@ type deploymentFacts struct {
 	Observed          int64
 	Replicas, Updated int32
 	Conditions        []string
+}
+
+// LeaseFacts lets through who has authority and who shall have it, and not that
+// somebody renews it every few seconds.
+func LeaseFacts() predicate.Predicate {
+	return differs(func(o client.Object) any {
+		l, ok := o.(*coordinationv1.Lease)
+		if !ok {
+			return o
+		}
+		return leaseFacts{Meta: meta{Labels: l.Labels, Annotations: l.Annotations, Owners: l.OwnerReferences}, Holder: l.Spec.HolderIdentity}
+	})
+}
+
+type leaseFacts struct {
+	Meta   meta
+	Holder *string
+}
+
+// AutoscalerFacts lets through drift, and not what an autoscaler measures.
+func AutoscalerFacts() predicate.Predicate {
+	return differs(func(o client.Object) any {
+		h, ok := o.(*autoscalingv2.HorizontalPodAutoscaler)
+		if !ok {
+			return o
+		}
+		// Its generation does not rise with its spec.
+		return autoscalerFacts{Meta: meta{Labels: h.Labels, Owners: h.OwnerReferences}, Spec: h.Spec}
+	})
+}
+
+type autoscalerFacts struct {
+	Meta meta
+	Spec autoscalingv2.HorizontalPodAutoscalerSpec
 }
 
 // Drift lets through changes of anything but status, for children with one.

@@ -41,6 +41,8 @@ type Options struct {
 	Holder store.Holder
 	// Router knows the other replicas; nil = there are none.
 	Router Router
+	// Authority says whether this replica may admit turns; nil = always.
+	Authority Authority
 }
 
 // Bridge serves turns. It is safe for concurrent use.
@@ -51,18 +53,23 @@ type Bridge struct {
 	sessions *session.Registry
 	dialers  dialers
 	router   Router
-	durable  *durable // nil = the memory of this process
+	// authority is nil where no slots take turns.
+	authority Authority
+	durable   *durable // nil = the memory of this process
 }
 
 // New makes a Bridge; Close ends what it starts.
 func New(o Options) *Bridge {
-	b := &Bridge{log: o.Logger, metrics: o.Metrics, hold: o.Hold, router: o.Router}
+	b := &Bridge{log: o.Logger, metrics: o.Metrics, hold: o.Hold, router: o.Router, authority: o.Authority}
 	if b.hold == 0 {
 		b.hold = session.DefaultHold
 	}
 	services := session.Services{
 		Accounts: o.Accounts, Dialer: b.dialers.of, Observer: observer{o.Metrics}, Log: o.Logger, MaxSessions: o.MaxSessions,
 		Hold: b.hold, Routes: o.Routes,
+	}
+	if o.Authority != nil {
+		services.Authority = o.Authority
 	}
 	if o.Store != nil {
 		b.durable = newDurable(o.Store, o.Logger, o.Metrics, func(h store.Held, current store.Entry) { b.sessions.Fenced(h, current) })

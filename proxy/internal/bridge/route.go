@@ -15,4 +15,7 @@ type Router interface {
 	// means that the peer did not take it and nothing was written to w: the turn
 	// can be served here. The request is not forwarded again by the peer.
 	Forward(w http.ResponseWriter, r *http.Request, req *Request, key affinity.Key, address string) bool
+	// Relay is Forward to the replica of the other slot that should hold the session
+	// of key, or, if that one is not there, the next in line.
+	Relay(w http.ResponseWriter, r *http.Request, req *Request, key affinity.Key) bool
 }

@@ -29,6 +29,9 @@ func (b *Bridge) ServeTurn(w http.ResponseWriter, r *http.Request, req *Request)
 		b.metrics.RequestDone(s.route, s.transport, outcomeOf(refusal), time.Since(start))
 		return
 	}
+	if b.byAuthority(w, r, req, t) {
+		return
+	}
 	if b.handOver(w, r, req, t) {
 		b.sessions.Yield(t.Key)
 		return // the owner counts it

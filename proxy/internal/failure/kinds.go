@@ -50,6 +50,11 @@ const (
 	StoreUnavailable = "store_unavailable"
 	// RouteOpen: the circuit of the route to the upstream is open.
 	RouteOpen = "circuit_open"
+	// Of hand-overs between slots: it took too long, too many wait for it, the slot
+	// with authority cannot be reached.
+	HoldTimeout     = "handoff_hold_timeout"
+	HoldFull        = "hold_full"
+	SlotUnavailable = "slot_unavailable"
 )
 
 type kind struct {
@@ -107,4 +112,7 @@ var kinds = map[string]kind{
 	InstanceMismatch:    {http.StatusConflict, typeServer, time.Second},
 	StoreUnavailable:    {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
 	RouteOpen:           {http.StatusServiceUnavailable, typeServer, time.Second},
+	HoldTimeout:         {http.StatusServiceUnavailable, typeServer, 2 * time.Second},
+	HoldFull:            {http.StatusServiceUnavailable, typeServer, 5 * time.Second},
+	SlotUnavailable:     {http.StatusServiceUnavailable, typeServer, 2 * time.Second},
 }

@@ -41,7 +41,11 @@ type Identity struct {
 type Options struct {
 	Self Identity
 	// Table is who serves which key at this moment.
-	Table   func() *route.Table
+	Table func() *route.Table
+	// Other are the replicas of the other slot.
+	Other func() *route.Table
+	// Doubt is called when a replica refuses a turn because it has no authority.
+	Doubt   func()
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
 }
@@ -82,6 +86,26 @@ func (f *Forwarder) Owner(key affinity.Key) string {
 	}
 	return owner.Address
 }
+
+// Relay implements bridge.Router.
+func (f *Forwarder) Relay(w http.ResponseWriter, r *http.Request, req *bridge.Request, key affinity.Key) bool {
+	last := ""
+	for range maxRelays {
+		m, ok := f.o.Other().Pick(key.Digest, func(m route.Member) bool { return f.avoided.skip(m.Address, time.Now()) })
+		if !ok || m.Address == last {
+			return false
+		}
+		if f.Forward(w, r, req, key, m.Address) {
+			return true
+		}
+		last = m.Address
+	}
+	return false
+}
+
+// maxRelays is how many replicas of the other slot are tried for one turn before it
+// waits for a moment.
+const maxRelays = 2
 
 // Forward implements bridge.Router.
 func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, req *bridge.Request, key affinity.Key, address string) bool {
@@ -143,8 +167,11 @@ func (f *Forwarder) forward(w http.ResponseWriter, r *http.Request, req *bridge.
 		return relay{w: w, req: req, quiet: quiet}.run(res)
 	case outcome == rejected:
 		reason = res.Header.Get(reasonHeader)
-		if reason == reasonDraining {
+		switch {
+		case reason == reasonDraining:
 			f.avoided.failed(address, time.Now())
+		case reason == reasonAuthority && !req.Tail:
+			f.o.Doubt()
 		}
 		return telemetry.ForwardRejected, reason
 	case back:
@@ -163,9 +190,9 @@ func (f *Forwarder) request(ctx context.Context, req *bridge.Request, key affini
 	header := travelling(req.Header)
 	envelope, signature, err := Envelope{
 		Request: req.ID, Client: req.Client, Route: routeNames[req.Route], Stream: req.Stream, Key: key.Name(),
-		Origin: f.o.Self.Pod, Target: f.o.Table().Pod(address), Address: address, Hops: maxHops,
+		Origin: f.o.Self.Pod, Target: f.pod(address), Address: address, Hops: maxHops,
 		HeaderDigest: headerDigest(header), BodyDigest: digestOf(req.Body), BodyBytes: int64(len(req.Body)),
-		Budget: req.Budget.Header(time.Now()),
+		Tail: req.Tail, Budget: req.Budget.Header(time.Now()),
 	}.sign(secret)
 	if err != nil {
 		return nil, err
@@ -182,6 +209,14 @@ func (f *Forwarder) request(ctx context.Context, req *bridge.Request, key affini
 	header.Set(signatureHeader, signature)
 	out.Header, out.ContentLength = header, int64(len(req.Body))
 	return out, nil
+}
+
+// pod names the replica at an address; empty = it is not known.
+func (f *Forwarder) pod(address string) string {
+	if pod := f.o.Table().Pod(address); pod != "" {
+		return pod
+	}
+	return f.o.Other().Pod(address)
 }
 
 // lost tells a client whose turn may be running that its end will not be known.

@@ -64,6 +64,7 @@ type owner struct {
 	pod, address string
 	runtime      atomic.Pointer[config.Runtime]
 	draining     atomic.Bool
+	powerless    atomic.Bool // another slot has authority
 	live         atomic.Int64
 	table        atomic.Pointer[route.Table]
 }
@@ -77,7 +78,8 @@ func newOwner(t *testing.T, serve func(http.ResponseWriter, *http.Request, *brid
 	o.address = listener.Addr().String()
 	receiver, err := NewReceiver(ReceiverOptions{
 		Self: Identity{Pod: o.pod, Address: o.address}, Table: o.table.Load, Runtime: &o.runtime, Turns: o, Draining: o.draining.Load,
-		Begin: func() func() { o.live.Add(1); return func() { o.live.Add(-1) } }, Log: slog.New(slog.DiscardHandler),
+		Admits: func(_ affinity.Key, tail bool) bool { return !o.powerless.Load() || tail },
+		Begin:  func() func() { o.live.Add(1); return func() { o.live.Add(-1) } }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +95,11 @@ type origin struct {
 	runtime atomic.Pointer[config.Runtime]
 	table   atomic.Pointer[route.Table]
 	address atomic.Pointer[string]
-	logs    lockedBuffer
+	// other are the replicas of the other slot; doubts counts how often its authority
+	// was called into question.
+	other  atomic.Pointer[route.Table]
+	doubts atomic.Int64
+	logs   lockedBuffer
 	// live counts turns that are being served.
 	live atomic.Int64
 	// here counts turns that were not taken by the peer.
@@ -108,7 +114,7 @@ func newOrigin(t *testing.T, peer string) *origin {
 	o.table.Store(route.New("origin", []route.Member{{Pod: "origin", Address: "127.0.0.1:1"}, {Pod: "owner", Address: peer}}))
 	o.address.Store(&peer)
 	o.Forwarder = NewForwarder(Options{
-		Self: Identity{Pod: "origin", Address: "127.0.0.1:1"}, Table: o.table.Load, Metrics: telemetry.NewMetrics("test"),
+		Self: Identity{Pod: "origin", Address: "127.0.0.1:1"}, Table: o.table.Load, Other: o.other.Load, Doubt: func() { o.doubts.Add(1) }, Metrics: telemetry.NewMetrics("test"),
 		Log: slog.New(slog.NewTextHandler(&o.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	listener := listen(t)

@@ -29,6 +29,7 @@ const (
 	reasonTarget    = "target"    // meant for another replica
 	reasonHop       = "hop"       // it has changed replicas once already
 	reasonDraining  = "draining"  // this replica is going
+	reasonAuthority = "authority" // the other slot has it
 	reasonForm      = "form"      // signed, and not understood: of another version
 	reasonBody      = "body"      // too large, too slow or not what was announced
 )
@@ -57,6 +58,9 @@ type ReceiverOptions struct {
 	Turns   Turns
 	// Draining says that no turn is to be taken any more.
 	Draining func() bool
+	// Admits says whether a turn is taken; tail, that it builds on what only its
+	// session has.
+	Admits func(key affinity.Key, tail bool) bool
 	// Begin counts a turn until the returned function is called.
 	Begin func() (end func())
 	Log   *slog.Logger
@@ -130,6 +134,8 @@ func (p *Receiver) request(w http.ResponseWriter, r *http.Request, e Envelope) (
 		return nil, http.StatusBadRequest, reasonBody
 	case p.o.Draining():
 		return nil, http.StatusServiceUnavailable, reasonDraining
+	case !p.o.Admits(key, e.Tail):
+		return nil, http.StatusMisdirectedRequest, reasonAuthority
 	}
 	r.Header.Del("Content-Encoding") // not signed, so nobody's word
 	body, err := p.body.Read(w, r)

@@ -84,6 +84,23 @@ func (t *Table) Owner(key affinity.Digest, skip func(Member) bool) (owner Member
 	return owner, owner.Pod == t.self
 }
 
+// Pick is Owner among replicas of which this one is none; false = none is left.
+func (t *Table) Pick(key affinity.Digest, skip func(Member) bool) (owner Member, ok bool) {
+	if t == nil {
+		return Member{}, false
+	}
+	var best [sha256.Size]byte
+	for _, m := range t.members {
+		if skip(m) {
+			continue
+		}
+		if w := weight(key, m.Pod); owner.Pod == "" || bytes.Compare(w[:], best[:]) > 0 {
+			owner, best = m, w
+		}
+	}
+	return owner, owner.Pod != ""
+}
+
 // Pod names the member at an address; empty = none is there.
 func (t *Table) Pod(address string) string {
 	if t == nil {

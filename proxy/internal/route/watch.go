@@ -8,11 +8,11 @@ import (
 	"github.com/go-logr/logr"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/causeway-dev/causeway/proxy/internal/kube"
 )
 
 const resource = "endpointslices"
@@ -34,7 +34,7 @@ type Source struct {
 // pause of at most a minute. Watch returns nil after ctx has ended, or an error
 // at once if there is no way to ask.
 func Watch(ctx context.Context, s Source, changed func([]Member)) error {
-	client, closeIdle, err := newClient(s.Config)
+	client, closeIdle, err := kube.Client(s.Config, discoveryv1.SchemeGroupVersion, discoveryv1.AddToScheme)
 	if err != nil {
 		return fmt.Errorf("making a client for EndpointSlices: %w", err)
 	}
@@ -48,22 +48,4 @@ func Watch(ctx context.Context, s Source, changed func([]Member)) error {
 		cache.ReflectorOptions{Name: s.Service, Logger: &logger})
 	reflector.RunWithContext(klog.NewContext(ctx, logger))
 	return nil
-}
-
-func newClient(config *rest.Config) (client rest.Interface, closeIdle func(), err error) {
-	scheme := runtime.NewScheme()
-	if err := discoveryv1.AddToScheme(scheme); err != nil {
-		return nil, nil, fmt.Errorf("registering types: %w", err)
-	}
-	c := rest.CopyConfig(config)
-	c.APIPath = "/apis"
-	c.GroupVersion = &discoveryv1.SchemeGroupVersion
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	web, err := rest.HTTPClientFor(c)
-	if err != nil {
-		return nil, nil, err
-	}
-	client, err = rest.RESTClientForConfigAndClient(c, web)
-	return client, web.CloseIdleConnections, err
 }

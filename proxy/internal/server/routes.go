@@ -88,7 +88,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: newAnswer(w, s.stallTime), r: r, rt: s.runtime.Load(), id: requestID(r.Header), start: time.Now()}
 	defer c.w.stall.finish()
 	defer s.recovered(c)
-	if s.Draining() {
+	if s.Draining() || s.leaving != nil && s.leaving() {
 		c.w.Header().Set("Connection", "close")
 	}
 	c.w.Header().Set(requestIDHeader, c.id)

@@ -45,7 +45,7 @@ type Accounts interface {
 	Acquire(ctx context.Context, want account.Want) (*account.Lease, error)
 }
 
-// Options of a Server. All fields but Intake are required.
+// Options of a Server. All fields but Objects, Leaving and Intake are required.
 type Options struct {
 	Logger *slog.Logger
 	// Runtime is the configuration; each request loads it once.
@@ -54,6 +54,9 @@ type Options struct {
 	Turns    Turns
 	// Objects knows which account holds a client's files; nil = nobody does.
 	Objects Objects
+	// Leaving says that clients should connect anew, because another slot serves
+	// them; nil = never.
+	Leaving func() bool
 	Metrics *telemetry.Metrics
 	Intake  intake.Options
 }
@@ -70,6 +73,7 @@ type Server struct {
 	live     *Live
 	upstream *transports
 	draining atomic.Bool
+	leaving  func() bool
 	// uploadIdle bounds the silence of a client in the middle of its body.
 	uploadIdle time.Duration
 	// headerTime bounds the arrival of a header.
@@ -88,7 +92,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("making the data port: %w", err)
 	}
 	return &Server{
-		log: o.Logger, runtime: o.Runtime, accounts: o.Accounts, turns: o.Turns, objects: o.Objects, metrics: o.Metrics,
+		log: o.Logger, runtime: o.Runtime, accounts: o.Accounts, turns: o.Turns, objects: o.Objects, metrics: o.Metrics, leaving: o.Leaving,
 		intake: reader, live: NewLive(), upstream: &transports{}, uploadIdle: defaultUploadIdle,
 		headerTime: deadline.InboundHeaderTime, stallTime: stallTime,
 	}, nil

@@ -23,8 +23,6 @@ const (
 	// leaseTime is how long a key stays with a replica that falls silent, and so how
 	// long its conversations wait at most for another.
 	leaseTime = 30 * time.Second
-	// noFence: there is one slot, which is always active.
-	noFence = 0
 	// maxMissed bounds the changes that are remembered for a record that nobody
 	// owns; the oldest go first.
 	maxMissed = 16
@@ -91,7 +89,7 @@ func (a *actor) claim() {
 			return claimed{err: err}
 		}
 		started := s.Instant()
-		c, err := s.Store.Claim(ctx, key, s.Holder, noFence, leaseTime)
+		c, err := s.Store.Claim(ctx, key, s.Holder, s.fence(), leaseTime)
 		return claimed{c, err, started}
 	}
 	if s.Local {
@@ -101,11 +99,29 @@ func (a *actor) claim() {
 	a.world.beside(a, work)
 }
 
+// fence is the epoch of this replica's authority; 0 = there is but one slot.
+func (s *Services) fence() int64 {
+	if s.Authority == nil {
+		return 0
+	}
+	return s.Authority.Epoch()
+}
+
+// heard tells of the epoch that a refusal of the store has shown.
+func (s *Services) heard(current store.Entry) {
+	if s.Authority != nil {
+		s.Authority.Heard(current.Fence)
+	}
+}
+
 // claimed takes the key over, or notes who has it.
 func (a *actor) claimed(m claimed) {
 	o := &a.own
 	o.claiming = false
 	var other *store.Fenced
+	if errors.As(m.err, &other) {
+		a.services.heard(other.Current)
+	}
 	switch {
 	case m.err == nil:
 		o.failedAt, o.foreign = time.Time{}, store.Holder{}
@@ -266,6 +282,7 @@ func (a *actor) fenced(m fenced) {
 	}
 	a.log().Info("The key of this session belongs to another proxy now", "holder", m.current.Holder.Pod)
 	a.services.Observer.Fenced()
+	a.services.heard(m.current)
 	if o.lease != nil {
 		o.lease.Let()
 	}

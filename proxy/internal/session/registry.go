@@ -161,32 +161,6 @@ func (r *Registry) giveUpLocked(e *entry) {
 	r.world.hand(e.actor, evicted{})
 }
 
-// Rebalance gives up the sessions that belong to another replica now, each as
-// soon as it has no turn, so that their keys are free for it.
-func (r *Registry) Rebalance(ours func(affinity.Key) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, e := range r.sessions {
-		if e.moving = kept(key) && !ours(key); e.moving && e.turns == 0 {
-			r.giveUpLocked(e)
-		}
-	}
-}
-
-// Yield gives up a session, as soon as it has no turn: another replica should hold
-// its key, and is there.
-func (r *Registry) Yield(key affinity.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.sessions[key]
-	if e == nil || !kept(key) {
-		return
-	}
-	if e.moving = true; e.turns == 0 {
-		r.giveUpLocked(e)
-	}
-}
-
 func (r *Registry) removeLocked(e *entry) {
 	if r.sessions[e.actor.key] == e {
 		delete(r.sessions, e.actor.key)

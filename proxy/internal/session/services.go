@@ -82,6 +82,14 @@ type Lease interface {
 	Let()
 }
 
+// Authority is the right of this replica's slot to claim what the store keeps.
+type Authority interface {
+	// Epoch goes with every claim.
+	Epoch() int64
+	// Heard takes in an epoch that the store has shown.
+	Heard(epoch int64)
+}
+
 // Services are what sessions use. All are safe for concurrent use.
 type Services struct {
 	Accounts Accounts
@@ -105,6 +113,9 @@ type Services struct {
 	Writer  Writer
 	Keep    func(c store.Claimed, started time.Duration) Lease
 	Instant func() time.Duration
+	// Authority is that of this replica's slot; nil = there is one slot, which always
+	// has it.
+	Authority Authority
 	// Local says that the store is this process' own memory and answers at once;
 	// set where Store is nil.
 	Local bool

@@ -37,6 +37,8 @@ type Metrics struct {
 	session sessionMetrics
 	lanes   laneMetrics
 	routes  *routeMetrics
+
+	activation *activationMetrics
 }
 
 // NewMetrics registers the metrics of a proxy of the given version, and those
@@ -57,6 +59,8 @@ func NewMetrics(version string) *Metrics {
 		session:   newSessionMetrics(),
 		lanes:     newLaneMetrics(),
 		routes:    newRouteMetrics(),
+
+		activation: newActivationMetrics(),
 	}
 	upstream := counters("upstream_bytes_total", "Payload bytes exchanged with upstreams.", "direction")
 	client := counters("client_bytes_total", "Payload bytes exchanged with clients.", "direction")
@@ -71,6 +75,7 @@ func NewMetrics(version string) *Metrics {
 	m.registry.MustRegister(m.session.collectors()...)
 	m.registry.MustRegister(m.lanes.waits, m.lanes.rejections)
 	m.registry.MustRegister(m.routes.collectors()...)
+	m.registry.MustRegister(m.activation.collectors()...)
 	return m
 }
 

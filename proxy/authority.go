@@ -1,0 +1,160 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/causeway-dev/causeway/api/bundle"
+	apieffective "github.com/causeway-dev/causeway/api/effective"
+	"github.com/causeway-dev/causeway/api/v1alpha1"
+	"github.com/causeway-dev/causeway/proxy/internal/activation"
+	"github.com/causeway-dev/causeway/proxy/internal/affinity"
+	"github.com/causeway-dev/causeway/proxy/internal/config"
+	"github.com/causeway-dev/causeway/proxy/internal/report"
+	"github.com/causeway-dev/causeway/proxy/internal/route"
+	"github.com/causeway-dev/causeway/proxy/internal/store"
+	"github.com/causeway-dev/causeway/proxy/internal/upstream"
+)
+
+// Slots tells which slot this replica is in, and of the other one, where Kubernetes
+// does not.
+type Slots struct {
+	Slot   string
+	Leases activation.Leases
+	// Other is Replicas.Follow of the other slot.
+	Other func(ctx context.Context, changed func(addresses map[string]string)) error
+}
+
+// slotsOf finds the slot of this pod from the name of its Service; nil = it has
+// none. The returned function lets go of connections.
+func slotsOf(o Options, rt *config.Runtime, others *peers) (*Slots, func(), error) {
+	if o.Slots != nil || others == nil || o.Replicas != nil {
+		return o.Slots, func() {}, nil
+	}
+	pod, cluster, _ := report.InCluster(o.Getenv)
+	slot, ok := strings.CutPrefix(o.Getenv(envPeerService), rt.Bundle.Name+"-")
+	at := slices.Index(slotNames, slot)
+	if !ok || at < 0 {
+		return nil, func() {}, nil
+	}
+	leases, closeIdle, err := activation.NewLeases(activation.Source{
+		Config: cluster, Namespace: pod.Namespace, Name: apieffective.ActivationLease(rt.Bundle.Name), Log: o.Logger,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("following the activation Lease: %w", err)
+	}
+	service := rt.Bundle.Name + "-" + slotNames[1-at]
+	return &Slots{Slot: slot, Leases: leases, Other: func(ctx context.Context, changed func(map[string]string)) error {
+		return others.watch(ctx, service, func(members []route.Member) { changed(addressesOf(members)) })
+	}}, closeIdle, nil
+}
+
+// slotNames are the two slots.
+var slotNames = []string{string(v1alpha1.SlotBlue), string(v1alpha1.SlotGreen)}
+
+// newGate makes the gate before new turns; nil = this replica is in no slot.
+func (p *process) newGate(s *Slots) *activation.Gate {
+	if s == nil {
+		return nil
+	}
+	me := bundle.Holder{Slot: s.Slot, Pod: p.peers.self.Pod, UID: p.options.Getenv(report.EnvPodUID), Nonce: rand.Text()[:8]}
+	if me.UID == "" {
+		me.UID = "none"
+	}
+	return activation.NewGate(activation.NewKeeper(activation.Options{
+		Leases: s.Leases, Me: me, Log: p.log, Metrics: p.metrics, Now: store.Instant, Wall: time.Now,
+		Eligible: func() bool { return p.serving.Load() && !p.server.Draining() },
+		Terms: func() (activation.Terms, bool) {
+			a := p.runtime.Load().Bundle.Activation
+			if a == nil {
+				return activation.Terms{}, false
+			}
+			return activation.TermsOf(*a), true
+		},
+	}))
+}
+
+// leaving says that another slot serves the clients that are still connected here.
+func (p *process) leaving() bool {
+	return p.gate != nil && p.gate.Verdict().Mode == activation.Relay
+}
+
+// keepAuthority follows the Lease and the replicas of the other slot until ctx ends.
+func (p *process) keepAuthority(ctx context.Context, tasks *sync.WaitGroup) {
+	if p.gate == nil {
+		return
+	}
+	tasks.Go(func() { p.gate.Run(ctx) })
+	tasks.Go(func() { p.giveSessionsAway(ctx) })
+	tasks.Go(func() {
+		err := p.slots.Other(ctx, func(addresses map[string]string) {
+			p.peers.other.Store(route.New(p.peers.self.Pod, membersOf(addresses)))
+		})
+		if err != nil {
+			p.log.Error("The replicas of the other slot are not known; turns are not relayed to them", "error", err)
+		}
+	})
+}
+
+// giveSessionsAway lets sessions go once the other slot has authority: at once those
+// that it can go on with from the store, the others when what builds on them has had
+// drain.softSeconds to come.
+func (p *process) giveSessionsAway(ctx context.Context) {
+	soft := time.NewTimer(0)
+	defer soft.Stop()
+	for {
+		changed := p.gate.Changed()
+		rt := p.runtime.Load()
+		soft.Stop()
+		switch shared := p.store != nil && upstream.AnchorScope(rt.Bundle.Pool.Provider.Type) == upstream.ScopeAccount; {
+		case p.gate.Verdict().Mode != activation.Relay:
+			p.released.Store(false)
+		case shared:
+			p.released.Store(true)
+		default:
+			soft.Reset(time.Duration(rt.Bundle.Drain.SoftSeconds) * time.Second)
+		}
+		p.rebalance()
+		p.changed()
+		select {
+		case <-changed:
+		case <-soft.C:
+			p.released.Store(true)
+			p.rebalance()
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// rebalance gives up the sessions that belong elsewhere.
+func (p *process) rebalance() {
+	table := p.peers.table.Load()
+	p.bridge.Rebalance(func(key affinity.Key) bool {
+		_, ours := table.Owner(key.Digest, nil)
+		return ours && !p.released.Load()
+	})
+}
+
+// role is what the report says of this replica.
+func (p *process) role(active int) v1alpha1.ReplicaRole {
+	switch {
+	case p.server.Draining():
+		return v1alpha1.RoleDraining
+	case p.gate == nil || p.gate.Verdict().Mode == activation.Serve:
+		return v1alpha1.RoleServing
+	case active > 0:
+		return v1alpha1.RoleDraining
+	}
+	return v1alpha1.RoleStandby
+}
