@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# A bridge on a local cluster under load, upgraded again and again: no turn may
+# fail, no stream may be cut, nothing may be sent twice. Takes as long as it is
+# told to; the machine should be quiet.
+#   ACTS="4xupgrade,rollback,evict"   what is done, in order; see test/upgrades
+#   STREAMS=200 STREAM_SECONDS=180 RATE=20   the load
+#   REPLICAS=3   proxies of a slot
+#   NODES=2, KEEP=1   as for the demo
+CLUSTER=local
+export CLUSTER_NAME=${CLUSTER_NAME:-upgrades} IMAGE_PREFIX=${IMAGE_PREFIX:-localhost/} IMAGE_TAG=${IMAGE_TAG:-dev}
+TITLE="upgrade under load"
+. "$(dirname "${BASH_SOURCE[0]}")/demo/steps.sh"
+
+# roll_out_quickly lets slots take turns without the pauses that are for people.
+roll_out_quickly() {
+  k -n "$NAMESPACE" patch bp chat --type=merge -p "{\"spec\":{\"replicas\":${REPLICAS:-3},
+    \"rollout\":{\"type\":\"BlueGreen\",\"blueGreen\":{\"readySeconds\":2,\"overlapSeconds\":3,\"retainSeconds\":600}}}}" >&2
+}
+
+# addresses: several to call from, because the Service keeps an address on a pod.
+addresses() {
+  local n list=
+  for n in $(seq 24); do
+    inside ip address add "10.98.0.$n/32" dev lo
+    list=$list,10.98.0.$n
+  done
+  echo "${list#,}"
+}
+
+load_and_upgrade() {
+  local service=chat port proxy upstream
+  port=$(k -n "$NAMESPACE" get service "$service" -o jsonpath='{.spec.ports[0].port}')
+  proxy=$(k -n "$NAMESPACE" get service "$service" -o jsonpath='{.spec.clusterIP}'):$port
+  upstream=$(k -n "$NAMESPACE" get service upstream -o jsonpath='{.spec.clusterIP}'):8443
+  CAUSEWAY_CLIENT_KEY=$(client_key)
+  export CAUSEWAY_CLIENT_KEY KUBECONFIG=$ADMIN PATH=$ASSETS:$PATH
+  step "Load, and ${ACTS:=4xupgrade,rollback,evict}"
+  (cd "$ROOT" && go build -o "$BIN/upgrades" ./test/upgrades)
+  inside "$BIN/upgrades" -proxy "http://$proxy" -upstream "https://$upstream" -ca "$WORK/ca.crt" -server-name localhost \
+    -namespace "$NAMESPACE" -bridge chat -sources "$(addresses)" -acts "$ACTS" \
+    -streams "${STREAMS:-200}" -stream-seconds "${STREAM_SECONDS:-180}" -rate "${RATE:-20}"
+}
+
+begin
+start_cluster
+load_images
+install_operator
+apply_samples
+roll_out_quickly
+wait_ready "Waiting for the proxies"
+load_and_upgrade
+step "What kubectl tells of it"
+k -n "$NAMESPACE" get bp -o wide
+k -n "$NAMESPACE" get events --field-selector involvedObject.kind=BridgePolicy --sort-by=.metadata.creationTimestamp | tail -n 40
