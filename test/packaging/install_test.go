@@ -176,7 +176,8 @@ func leftBehind(t *testing.T, namespace string) {
 	labels := map[string]string{v1alpha1.LabelPolicy: "chat"}
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "chat-activation", Labels: labels, Annotations: map[string]string{v1alpha1.AnnotationEpoch: "3"}}
 	holder := "blue/chat-blue-0/u/n"
-	must(t, admin.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}))
+	lease := &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	must(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), lease))) // an operator whose slots take turns made one
 	must(t, admin.Create(t.Context(), &v1alpha1.BridgeReplica{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "chat-blue-0", Labels: labels},
 		Spec:       v1alpha1.BridgeReplicaSpec{Policy: "chat", Slot: "blue", PodUID: "u"},
