@@ -475,7 +475,9 @@ func TestT54_APodThatEndsFailsNobody(t *testing.T) {
 	s.fleet["blue"].set("blue-0", false) // its readiness is off
 	p.stop()
 	p.until(t, "the end of readiness", func() bool { return p.status(t, p.ops+"/readyz", "") == http.StatusServiceUnavailable })
-	served := func(pod string) string { return s.pods[pod].metric(t, `causeway_proxy_client_bytes_total{direction="received"}`) }
+	served := func(pod string) string {
+		return s.pods[pod].metric(t, `causeway_proxy_client_bytes_total{direction="received"}`)
+	}
 	before := served("blue-1")
 	for n := range 3 {
 		var other talk

@@ -6,6 +6,11 @@
 need_root
 
 if pid=$(init_pid); then
+  # Whoever started a daemon stops with it when that is held still, and does not go
+  # on by itself; it would leave the daemon's remains, and with them the namespaces.
+  for file in "$STATE"/*.pid; do
+    [ ! -f "$file" ] || kill -CONT "$(cat "$file")" 2>/dev/null || true
+  done
   # The kernel kills everything in a process namespace with its process 1, and
   # drops the mounts, interfaces and firewall rules with their namespaces.
   kill -KILL "$pid"

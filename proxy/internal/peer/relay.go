@@ -20,8 +20,10 @@ const (
 	// larger ones go through in parts.
 	chunkBytes = 32 << 10
 	// silentBeats is after how many keepalives that did not come a stream counts as
-	// lost, and silentExtra the time for the first of them.
-	silentBeats = 3
+	// lost, and silentExtra the time for the first of them. A node that is gone is
+	// noticed by the connection itself; this is for a process that stands still, and one
+	// that does so for a minute ends its streams well.
+	silentBeats = 5
 	silentExtra = 10 * time.Second
 )
 
