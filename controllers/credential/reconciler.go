@@ -186,9 +186,16 @@ func (r *Reconciler) refresh(ctx context.Context, w *world) (ctrl.Result, error)
 	// From here on nothing is left to a context that ends early: an announcement
 	// would have to be waited out, and an exchange may have used the token up.
 	ctx = context.WithoutCancel(ctx)
+	began := r.clock.Now()
 	base, err := r.announce(ctx, w)
 	if err != nil {
 		return r.failed(ctx, w, err)
+	}
+	if passed(began, r.clock.Now()) > sendWithin {
+		// The process stood still, so that another one may have waited the announcement
+		// out and used the token. Ours is waited out now.
+		log.FromContext(ctx).Info("Did not send a refresh that was announced too long ago", "generation", base.Generation)
+		return ctrl.Result{RequeueAfter: soon()}, nil
 	}
 	logger := log.FromContext(ctx).WithValues("generation", base.Generation, "reason", string(base.Intent.Reason))
 	logger.V(1).Info("Refreshing login")
@@ -203,6 +210,16 @@ func (r *Reconciler) refresh(ctx context.Context, w *world) (ctrl.Result, error)
 		return ctrl.Result{RequeueAfter: storeRetry}, nil
 	}
 	return ctrl.Result{RequeueAfter: soon()}, nil
+}
+
+// sendWithin is how long after its announcement an exchange may begin, so that it is
+// over before others stop waiting for it.
+const sendWithin = login.IntentLife / 2
+
+// passed is the time between two looks at the clock, of whichever clock went on: one
+// stands still while the machine is suspended, the other can be set.
+func passed(began, now time.Time) time.Duration {
+	return max(now.Sub(began), now.Round(0).Sub(began.Round(0)))
 }
 
 // announce writes the intent of an exchange, which only one of several can.

@@ -416,6 +416,35 @@ func TestT46_AnOperatorThatIsStoppedInAnyStepLosesNoLogin(t *testing.T) {
 	}
 }
 
+// T45: an operator stands still right after it has announced a refresh, another one
+// waits the announcement out and refreshes; when the first wakes, it sends nothing:
+// the token it has in hand is used up.
+func TestT45_AnOperatorThatStoodStillSendsNoUsedToken(t *testing.T) {
+	l := newLogins(t, 1)
+	account := l.accounts[0]
+	woke := make(chan struct{})
+	first := l.start(func(o *operator) {
+		o.written = func(_ string, n int) error {
+			if n != 1 {
+				return nil
+			}
+			defer close(woke)
+			l.start()
+			return wait.PollUntilContextTimeout(l.t.Context(), 100*time.Millisecond, loginPatience, true, func(context.Context) (bool, error) {
+				l.age(time.Second)
+				asked, _ := l.issuer.Exchanges(account)
+				return asked > 0, nil
+			})
+		}
+	})
+	<-woke
+	l.reach(2)
+	if n := first.asks.Load(); n != 0 {
+		t.Errorf("it presented a token %d times after it woke", n)
+	}
+	l.exchanged(1)
+}
+
 // present exchanges a refresh token behind the operator's back.
 func (l *logins) present(token string) {
 	l.t.Helper()
