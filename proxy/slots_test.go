@@ -503,3 +503,54 @@ func TestT54_APodThatEndsFailsNobody(t *testing.T) {
 	s.once()
 	delete(s.pods, "blue-0")
 }
+
+// Fifty streams that run when the pod's grace period ends get the end that their
+// protocol has, before the process does; it ends well.
+func TestT54_B84_FiftyStreamsAtTheDeadline(t *testing.T) {
+	const streams = 50
+	up := upstream.Start(t, upstream.Options{Accounts: map[string]string{secretKey: "first"},
+		Script: upstream.Script{Rules: []upstream.Rule{{Fault: &upstream.Fault{At: upstream.AtAfterItem, Action: upstream.ActStall}}}}})
+	p := launch(t, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60}, nil)
+	p.configure(t, up.URL+"/v1", bundle.Drain{PodGraceSeconds: 13}, firstKey)
+	p.awaitConfiguration(t)
+	answers := make(chan string, streams)
+	begun := make(chan struct{}, streams)
+	for n := range streams {
+		go func() {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.data+"/v1/responses",
+				strings.NewReader(fmt.Sprintf(`{"model":"gpt-5.5","stream":true,"input":"stream %d"}`, n)))
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+firstKey)
+			req.Header.Set("Session-Id", fmt.Sprint("stream-", n))
+			res, err := p.client.Do(req)
+			begun <- struct{}{}
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			defer res.Body.Close()
+			var b strings.Builder
+			if _, err := bufio.NewReader(res.Body).WriteTo(&b); err != nil {
+				b.WriteString(err.Error())
+			}
+			answers <- b.String()
+		}()
+	}
+	for range streams {
+		<-begun
+	}
+	p.stop()
+	for range streams {
+		answer := <-answers
+		if strings.Count(answer, "event: response.failed\n") != 1 || !strings.HasSuffix(answer, "\n\n") {
+			t.Errorf("a stream ends with %.300q", answer[max(0, len(answer)-300):])
+		}
+	}
+	if err := <-p.ended; err != nil {
+		t.Error(err)
+	}
+	p.ended <- nil
+}

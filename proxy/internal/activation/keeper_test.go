@@ -173,7 +173,9 @@ func TestT47_WithoutTheAPIServerEverythingGoesOn(t *testing.T) {
 	})
 }
 
-func TestAPodThatAloneIsCutOffHearsItFromOthers(t *testing.T) {
+// Two believe that they lead: the one that is cut off claims nothing that the other
+// has seen, and drops what it believes with the first word of a higher epoch.
+func TestB90_APodThatAloneIsCutOffHearsItFromOthers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		blue, green := w.fleet()
 		chief := w.captain(blue)
@@ -253,6 +255,24 @@ func TestWhoWaitsIsWoken(t *testing.T) {
 		case <-changed:
 		default:
 			t.Fatal("a hand-over does not")
+		}
+	})
+}
+
+// Nobody asks for anything for an hour, as when the operator is down: captains come
+// and go, and the slot serves all the time.
+func TestB89_WithoutAnOperatorNothingEnds(t *testing.T) {
+	inWorld(t, func(w *world) {
+		blue, green := w.fleet()
+		for n := range 12 {
+			old := blue[n%2]
+			old.leave()
+			pass(2 * time.Second)
+			old.end()
+			blue[n%2] = w.start("blue", 10+n)
+			pass(5 * time.Minute)
+			expect(t, "all the time", Serve, blue...)
+			expect(t, "all the time", Relay, green...)
 		}
 	})
 }

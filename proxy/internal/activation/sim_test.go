@@ -22,7 +22,7 @@ import (
 //
 //	Judge: being asked to go counts for nothing    TestJudge, T34, seed 0: two slots at once
 //	Judge: Stale counts for nothing                T50, T44
-//	Judge: a higher epoch that was heard does      T40, TestAPodThatAloneIsCutOff...
+//	Judge: a higher epoch that was heard does      T40, B90
 //	Next: a silent captain is free at once         TestNext
 //	Next: a lowered epoch is left as it is         T48
 //	Next: a captain that ends does not resign      TestACaptainThatEnds...

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -157,6 +158,33 @@ func TestScenario107_OnlyWhatAPeerSignedIsServed(t *testing.T) {
 				t.Errorf("%d %s %s, served %d; want %d %s %s, served %d", status, outcome, reason, o.count.Load()-before, tt.status, want, tt.reason, served)
 			}
 		})
+	}
+}
+
+// Slots of two versions relay to each other: an envelope of a version that knew less
+// is understood, and what a newer one adds does no harm.
+func TestT56_EnvelopesOfAnotherVersion(t *testing.T) {
+	o := newOwner(t, answer)
+	f := honest(o)
+	raw, err := json.Marshal(f.envelope)
+	if err != nil || strings.Contains(string(raw), "tail") {
+		t.Fatalf("an envelope without what is new has it all the same: %s %v", raw, err)
+	}
+	digests := fmt.Sprintf(`"header":%q,"body":%q,"bytes":%d`, headerDigest(f.header), digestOf([]byte(f.body)), len(f.body))
+	for name, envelope := range map[string]string{
+		"older": fmt.Sprintf(`{"request":"r","client":"alice","route":"codex","stream":false,"key":%q,"origin":"origin","target":"owner","address":%q,"hops":1,%s}`,
+			conversation.Name(), o.address, digests),
+		"newer": fmt.Sprintf(`{"request":"r","client":"alice","route":"codex","stream":false,"key":%q,"origin":"origin","target":"owner","address":%q,"hops":1,%s,"tail":true,"epoch":7,"more":{"of":"it"}}`,
+			conversation.Name(), o.address, digests),
+	} {
+		f.after = func(req *http.Request) {
+			req.Header.Set(envelopeHeader, base64.RawURLEncoding.EncodeToString([]byte(envelope)))
+			req.Header.Set(signatureHeader, keyID([]byte(currentKey))+"."+
+				base64.RawURLEncoding.EncodeToString(authenticate([]byte(currentKey), []byte(envelope))))
+		}
+		if status, outcome, reason := f.send(t, o); outcome != acknowledged {
+			t.Errorf("%s: %d %s %s", name, status, outcome, reason)
+		}
 	}
 }
 

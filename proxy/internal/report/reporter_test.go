@@ -134,6 +134,20 @@ func TestReporterBoundsItsRate(t *testing.T) {
 	})
 }
 
+func TestB95_AThousandTurnsASecondAreFewReports(t *testing.T) {
+	open(t, nil, func(d *desk) {
+		for second := range 120 {
+			for turn := range 1000 {
+				d.change(func(s *Snapshot) { s.Sessions.Active = (second*1000 + turn) % 5000 })
+			}
+			pass(time.Second)
+		}
+		if n, _ := d.counts(); n > 4 {
+			t.Errorf("%d reports in two minutes, want one a minute", n)
+		}
+	})
+}
+
 func TestReporterWritesCountersOnceAMinute(t *testing.T) {
 	open(t, nil, func(d *desk) {
 		for i := range 600 {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -291,6 +292,23 @@ func TestScenario102_ForeignClocks(t *testing.T) {
 	}
 	if again.Health.StruckAt.After(now) || again.UpdatedAt.After(now) {
 		t.Fatal("the record comes from the future")
+	}
+}
+
+// Two versions of the proxy share a store while slots take turns: what the other one
+// adds does no harm, and what it writes in another form costs an upload and no more.
+func TestB99_RecordsOfAnotherVersion(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	mine := Record{Account: "a", Model: "m", Version: 3, UpdatedAt: now,
+		Anchor: &Anchor{ResponseID: "r", Account: "a", Since: now}, Health: Health{Strikes: 1, StruckAt: now}}
+	raw := EncodeRecord(mine)
+	newer := strings.Replace(string(raw), "{", `{"of":"the next version","nested":{"x":[1]},`, 1)
+	got, err := DecodeRecord([]byte(newer), now)
+	if err != nil || got.Anchor == nil || got.Anchor.ResponseID != "r" || got.Version != 3 || got.Health.Strikes != 1 {
+		t.Errorf("%+v %v", got, err)
+	}
+	if _, err := DecodeRecord([]byte(strings.Replace(string(raw), `"v":1`, `"v":2`, 1)), now); err == nil {
+		t.Error("a record of another form is read as one of this")
 	}
 }
 
