@@ -44,7 +44,7 @@ func (r *rollout) authorize() []Action {
 		return nil
 	}
 	next, o := r.active.name, r.other
-	if o.handingOver() && (r.lease.holder.Slot == string(o.name) || r.settled()) {
+	if o.handingOver() && (r.lease.asked == o.name || r.lease.holder.Slot == string(o.name) || r.settled()) {
 		next = o.name
 	}
 	switch {

@@ -189,6 +189,20 @@ func TestADeletedSlotIsMadeAnew(t *testing.T) {
 	}
 }
 
+// A hand-over soon after the first start is one, and no back and forth.
+func TestAYoungLeaseIsHandedOverOnce(t *testing.T) {
+	s := &story{sim: newSim(t)}
+	s.settings(func(spec *v1alpha1.BridgePolicySpec) {
+		spec.Rollout = &v1alpha1.Rollout{Type: v1alpha1.RolloutBlueGreen, BlueGreen: &v1alpha1.BlueGreen{ReadySeconds: ptr.To[int32](0)}}
+	})
+	s.calm()
+	s.image("localhost/causeway-proxy:2")
+	s.until(v1alpha1.StepRetained)
+	if s.epoch != 2 {
+		t.Errorf("the epoch is %d, want 2\n%s", s.epoch, s.log.String())
+	}
+}
+
 func TestPausedMeansHandsOff(t *testing.T) {
 	s := newStory(t)
 	s.image("localhost/causeway-proxy:2")
