@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +21,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -333,6 +338,77 @@ func TestT37ACandidateThatDoesNotTakeOverGivesWay(t *testing.T) {
 		return nil
 	})
 	f.condition(p, samplePolicy, v1alpha1.ConditionUpToDate, metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed)
+}
+
+// curtain hides what happens to some kinds from the watches of an operator.
+type curtain struct {
+	paths  []string
+	closed chan struct{} // a reader waits until it is closed
+	down   atomic.Bool
+}
+
+func (c *curtain) wrap(cfg *rest.Config) {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			res, err := next.RoundTrip(req)
+			hidden := slices.ContainsFunc(c.paths, func(path string) bool { return strings.HasSuffix(req.URL.Path, path) })
+			if err == nil && hidden && req.URL.Query().Get("watch") == "true" {
+				res.Body = &hiddenBody{ReadCloser: res.Body, curtain: c}
+			}
+			return res, err
+		})
+	})
+}
+
+type hiddenBody struct {
+	io.ReadCloser
+	curtain *curtain
+}
+
+func (b *hiddenBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.curtain.down.Load() {
+		<-b.curtain.closed
+	}
+	return n, err
+}
+
+// T51: an operator that still sees the slots and the Lease as they were, and the
+// Service as it is, does not lead clients back. It reconciles all the time.
+func TestT51AStaleOperatorCannotLeadClientsBack(t *testing.T) {
+	c := newCluster(t)
+	hidden := &curtain{paths: []string{"/deployments", "/leases"}, closed: make(chan struct{})}
+	c.operate(hidden.wrap)
+	t.Cleanup(func() { close(hidden.closed) }) // before the operator is waited for
+	c.applySamples()
+	f := newFleet(c)
+	f.until("blue serves", 0, func(p *v1alpha1.BridgePolicy) error {
+		if p.Status.Activation == nil || p.Status.Activation.Slot != "blue" || len(p.Status.History) != 1 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	hidden.down.Store(true)
+	c.operate()
+	f.image("localhost/causeway-proxy:2")
+	f.until("green serves", time.Second, func(*v1alpha1.BridgePolicy) error {
+		if got := strings.Join(f.seen, ","); got != "blue,both,green" {
+			return errors.New("clients were led to " + got)
+		}
+		return nil
+	})
+	c.looks(20, "bridgepolicy")
+	for range 20 {
+		f.turn()
+	}
+	if got := strings.Join(f.seen, ","); got != "blue,both,green" {
+		t.Errorf("clients were led to %s", got)
+	}
+	var green appsv1.Deployment
+	f.get(&green, samplePolicy+"-green")
+	if green.Spec.Template.Spec.Containers[0].Image != "localhost/causeway-proxy:2" || *green.Spec.Replicas != 2 {
+		t.Errorf("green is %+v", green.Spec)
+	}
 }
 
 // T48: a Lease that is deleted comes back, with no lower epoch.
