@@ -118,6 +118,26 @@ func TestT51AStaleOperatorChangesNothing(t *testing.T) {
 	}
 }
 
+// B90: who decides on an old look at the Lease forces nobody.
+func TestB90ASlotIsForcedOnlyWhileItHolds(t *testing.T) {
+	s := newStory(t)
+	for _, p := range s.proxies {
+		p.image = imageDeaf
+	}
+	s.image("localhost/causeway-proxy:2")
+	s.until(v1alpha1.StepHandover)
+	s.now = s.now.Add(3 * time.Minute)
+	held := s.world()
+	if p := Next(held, s.now); len(p.Rollout.Told) == 0 || p.Rollout.Told[0].Reason != v1alpha1.EventActivationForced {
+		t.Fatalf("a slot that holds on is not forced: %+v", p.Rollout)
+	}
+	s.hold("", false) // it lets go in that moment
+	s.reconcile(held, -1)
+	if n := *s.w.Slots["blue"].Spec.Replicas; n != 2 {
+		t.Errorf("blue has %d replicas", n)
+	}
+}
+
 // B88: a change of size is no rollout, and a candidate is as large as what it follows.
 func TestB88SizesFollowTheActiveSlot(t *testing.T) {
 	s := newStory(t)

@@ -200,7 +200,7 @@ func (c *chaos) disturb() {
 	case 8:
 		if c.w.Lease != nil && c.epoch <= newRollout(c.world(), effectiveFleet(c.w), c.now).highestEpoch() {
 			c.note("%s  the Lease is deleted", c.now.Format(time.TimeOnly))
-			c.w.Lease = nil
+			c.w.Lease, c.past = nil, nil // what is deleted is known to all caches
 			for _, p := range c.proxies {
 				p.orphan = true
 			}
