@@ -187,7 +187,9 @@ func (r *rollout) quiet(p reports.Report, since time.Time) bool {
 // streams go on, and their time is not up.
 func (r *rollout) held() bool {
 	o := r.other
-	if !o.live() || o.candidate() || !o.served() && o.marks.DrainingAt.IsZero() || !o.marks.DrainedAt.IsZero() || !o.marks.EmptiedAt.IsZero() || r.idle(o) {
+	lost := o.served() || !o.marks.DrainingAt.IsZero()
+	done := !o.marks.DrainedAt.IsZero() || !o.marks.EmptiedAt.IsZero()
+	if !o.live() || o.candidate() || !lost || done || r.idle(o) {
 		return false
 	}
 	since := o.marks.DrainingAt

@@ -182,7 +182,7 @@ func (r *rollout) activation() Activation {
 	case !r.blueGreen():
 		out.Verdict = yes(v1alpha1.ReasonNotApplicable, "With spec.rollout.type RollingUpdate there is one slot and nothing to hand over.")
 	case l.foreign:
-		out.Verdict = no(v1alpha1.ReasonFenceViolation, "The holder of the Lease was written by somebody else; it is free once it is not renewed.")
+		out.Verdict = no(v1alpha1.ReasonFenceViolation, "Somebody else wrote the holder of the Lease; it is free once it is not renewed.")
 	case l.exists && l.epoch < r.highestEpoch():
 		out.Verdict = no(v1alpha1.ReasonFenceViolation, "The epoch of the Lease is lower than one that proxies have seen.")
 	case r.other.handingOver() && !r.passed(r.other.marks.HandoverAt, handoverGrace):

@@ -138,6 +138,20 @@ func TestB90ASlotIsForcedOnlyWhileItHolds(t *testing.T) {
 	}
 }
 
+// The clock of one operator is an hour behind that of the one before.
+func TestPromotionsAreOrderedWhateverTheClocksSay(t *testing.T) {
+	s := newStory(t)
+	s.now = s.now.Add(-time.Hour)
+	s.image("localhost/causeway-proxy:2")
+	p := s.until(v1alpha1.StepSwitching)
+	if p.Active != v1alpha1.SlotGreen || readLease(s.w.Lease).asked != v1alpha1.SlotGreen {
+		t.Errorf("%s is active, %s is asked", p.Active, readLease(s.w.Lease).asked)
+	}
+	if again := s.reconciled(); again.Active != v1alpha1.SlotGreen {
+		t.Errorf("looked at again, %s is active", again.Active)
+	}
+}
+
 // B88: a change of size is no rollout, and a candidate is as large as what it follows.
 func TestB88SizesFollowTheActiveSlot(t *testing.T) {
 	s := newStory(t)
