@@ -31,10 +31,9 @@ func (r *rollout) handOver() bool {
 		o.marks.VacantAt = r.now
 		return true
 	}
+	r.forced = a.replicas == 0 // it is not brought back before the other one has had its time
 	limit := vacancyLimit
-	if r.forced = !a.live(); r.forced {
-		limit = seconds(r.settings.ProgressSeconds) // there is nobody to go back to
-	} else if r.lease.holder.Slot == string(a.name) {
+	if r.lease.holder.Slot == string(a.name) {
 		limit += seconds(r.settings.LeaseSeconds) // its captain is gone; the Lease runs out first
 	}
 	return r.passed(o.marks.VacantAt, limit) && r.takeBack(failedHandover)
