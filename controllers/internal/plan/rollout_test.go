@@ -105,6 +105,13 @@ func TestT51AStaleOperatorChangesNothing(t *testing.T) {
 			t.Errorf("the world of %d changes ago asked for %s", len(worlds)-i, readLease(w.Lease).asked)
 		}
 	}
+	for i, w := range worlds {
+		w.Service = s.world().Service // all is old but this
+		s.reconcile(w, -1)
+		if got := s.w.Service.Spec.Selector[v1alpha1.LabelSlot]; got != string(v1alpha1.SlotGreen) {
+			t.Fatalf("the world of %d changes ago led the route to %q", len(worlds)-i, got)
+		}
+	}
 	// Each kind of its own age is no better.
 	for i := range worlds {
 		for j := range worlds {
@@ -202,6 +209,31 @@ func TestT48AForeignHolderIsReported(t *testing.T) {
 	s.w.Lease.Annotations[v1alpha1.AnnotationEpoch] = "0"
 	if v := s.reconciled().Rollout.Activation.Verdict; v.Reason != v1alpha1.ReasonFenceViolation {
 		t.Errorf("an epoch that fell is %+v", v)
+	}
+}
+
+// T48: whoever held a Lease that was deleted in the middle of a hand-over is given
+// the time to notice before another one is asked.
+func TestT48ALeaseDeletedDuringAHandoverAsksTheOldSlotFirst(t *testing.T) {
+	s := newStory(t)
+	for _, p := range s.proxies {
+		p.image = imageDeaf
+	}
+	s.image("localhost/causeway-proxy:2")
+	s.until(v1alpha1.StepHandover)
+	s.w.Lease = nil
+	s.reconcile(s.world(), -1)
+	if l := readLease(s.w.Lease); l.asked != v1alpha1.SlotBlue || l.epoch != 1 {
+		t.Fatalf("the new Lease asks for %s with epoch %d", l.asked, l.epoch)
+	}
+	s.reconcile(s.world(), -1)
+	if l := readLease(s.w.Lease); l.asked != v1alpha1.SlotBlue {
+		t.Errorf("%s is asked at once", l.asked)
+	}
+	s.now = s.now.Add(time.Minute)
+	s.reconcile(s.world(), -1)
+	if l := readLease(s.w.Lease); l.asked != v1alpha1.SlotGreen {
+		t.Errorf("%s is asked a minute later", l.asked)
 	}
 }
 

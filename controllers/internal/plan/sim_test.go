@@ -15,6 +15,21 @@ import (
 	"github.com/causeway-dev/causeway/controllers/internal/effective"
 )
 
+// The tests of this package bite: each of these single breaks of a rule is caught,
+// by the test that is named among others.
+//
+//	file         break                                                       caught by
+//	rollout.go   the Service is no witness of the last promotion             T51AStaleOperatorChangesNothing
+//	lease.go     a slot is forced without a look at the Lease                B90ASlotIsForcedOnlyWhileItHolds
+//	lease.go     a Lease made anew asks for the candidate at once            T48ALeaseDeletedDuringAHandover...
+//	lease.go     a Lease made anew begins with epoch 0                       stories: lease-deleted
+//	lease.go     only proxies remember the epoch                             simulation: the epoch falls
+//	handover.go  who is asked is promoted before it has authority            stories: never-serving
+//	handover.go  a live holder is taken for nobody                           stories: forced
+//	handover.go  promotions have the time of a clock and no order            PromotionsAreOrdered...
+//	drain.go     a slot that may still have authority is idle                stories: never-serving
+//	drain.go     the last ready pods are given up                            stories: falls-down
+//	drain.go     a slot is idle whatever its pods report                     simulation: a pod ended with sessions
 var (
 	simSeed  = flag.Uint64("sim.seed", 0, "run this one seed of the simulation and print its log")
 	simSeeds = flag.Int("sim.seeds", 120, "how many seeds of the simulation to run")
