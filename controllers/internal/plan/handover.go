@@ -25,7 +25,7 @@ func (r *rollout) handOver() bool {
 		return r.takeBack("")
 	case r.wishes[v1alpha1.AnnotationAbort] == o.revision:
 		return r.takeBack(failedAborted)
-	case r.holderLives():
+	case r.holderLives(), r.lease.asked != o.name: // the latter when the Lease was made anew
 		return r.unreleased()
 	case o.marks.VacantAt.IsZero():
 		o.marks.VacantAt = r.now
@@ -56,11 +56,15 @@ func (r *rollout) holderLives() bool {
 // unreleased waits for the active slot to let go. One that does not is scaled to
 // zero, which is the only way to stop a live holder.
 func (r *rollout) unreleased() bool {
-	at := r.other.marks.HandoverAt
-	if r.passed(at, seconds(r.settings.ProgressSeconds)) {
+	m := &r.other.marks
+	if !m.VacantAt.IsZero() {
+		m.VacantAt = time.Time{} // it took authority again
+		return true
+	}
+	if r.passed(m.HandoverAt, seconds(r.settings.ProgressSeconds)) {
 		return r.takeBack(failedHandover)
 	}
-	r.forced = r.passed(at, seconds(r.settings.ForceAfterSeconds)) && r.other.ready() > 0
+	r.forced = r.holderLives() && r.passed(m.HandoverAt, seconds(r.settings.ForceAfterSeconds)) && r.other.ready() > 0
 	return false
 }
 
