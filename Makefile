@@ -90,6 +90,10 @@ bench: ## Added latency, CPU and memory, beside nginx in the same run (ARGS="-st
 lab: ## A stalled account, a greedy client, an upstream that flaps (ARGS="-only flap")
 	@hack/test.sh lab $(ARGS)
 
+.PHONY: upgrades
+upgrades: ## A bridge on a local cluster under load, upgraded again and again (ACTS=4xupgrade,rollback; needs root)
+	@hack/upgrades.sh
+
 ##@ Local cluster
 
 .PHONY: assets

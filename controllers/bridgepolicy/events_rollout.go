@@ -25,7 +25,7 @@ var tellings = map[string]struct {
 	action, note string
 }{
 	v1alpha1.EventCandidateReady:       {false, v1alpha1.ActionRollout, "Candidate %s with revision %s is ready"},
-	v1alpha1.EventPromotionPending:     {false, v1alpha1.ActionRollout, "Candidate %[1]s waits for the annotation " + v1alpha1.AnnotationPromote + "=%[2]s"},
+	v1alpha1.EventPromotionPending:     {false, v1alpha1.ActionRollout, "Candidate %s waits for " + v1alpha1.AnnotationPromote + "=%s"},
 	v1alpha1.EventPromoted:             {false, v1alpha1.ActionRollout, "Slot %s with revision %s is active now"},
 	v1alpha1.EventRolloutAborted:       {false, v1alpha1.ActionRollout, "Candidate %s with revision %s is given up"},
 	v1alpha1.EventActivationRequested:  {false, v1alpha1.ActionActivation, "Asked for slot %s with revision %s to take over"},
@@ -33,7 +33,7 @@ var tellings = map[string]struct {
 	v1alpha1.EventDrainStarted:         {false, v1alpha1.ActionDrain, "Slot %s with revision %s gets no new clients and finishes its streams"},
 	v1alpha1.EventDrainCompleted:       {false, v1alpha1.ActionDrain, "Slot %s with revision %s has finished its streams"},
 	v1alpha1.EventDrainDeadlineReached: {true, v1alpha1.ActionDrain, "Slot %s with revision %s has not finished its streams in time"},
-	v1alpha1.EventDrainBlocksEviction:  {false, v1alpha1.ActionDrain, "The pods of slot %s with revision %s are kept from eviction while their streams go on"},
+	v1alpha1.EventDrainBlocksEviction:  {false, v1alpha1.ActionDrain, "Pods of slot %s with revision %s are kept from eviction by their streams"},
 }
 
 // rolloutEvents tell what a rollout came to. The planner notes each transition

@@ -7,7 +7,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,7 +63,17 @@ func TestReplicasAreTheAutoscalersWhileThereIsOne(t *testing.T) {
 		policy.Spec.Replicas = nil
 		policy.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 9}
 	})
-	c.condition(policy, samplePolicy, v1alpha1.ConditionFullyEffective, metav1.ConditionFalse, v1alpha1.ReasonNotYetEffective)
+	c.condition(policy, samplePolicy, v1alpha1.ConditionFullyEffective, metav1.ConditionTrue, v1alpha1.ReasonAllEffective)
+	c.eventually("the autoscaler of the slot", func(ctx context.Context) error {
+		var h autoscalingv2.HorizontalPodAutoscaler
+		if err := c.client.Get(ctx, c.key(samplePolicy+"-blue"), &h); err != nil {
+			return err
+		}
+		if h.Spec.MaxReplicas != 9 || *h.Spec.MinReplicas != 2 || h.Spec.ScaleTargetRef.Name != samplePolicy+"-blue" {
+			return fmt.Errorf("it is %+v", h.Spec)
+		}
+		return nil
+	})
 	var deployment appsv1.Deployment
 	c.edit(&deployment, samplePolicy+"-blue", func(client.Object) { deployment.Spec.Replicas = ptr.To[int32](5) })
 	c.looks(4, "bridgepolicy")
@@ -69,6 +81,21 @@ func TestReplicasAreTheAutoscalersWhileThereIsOne(t *testing.T) {
 	if *deployment.Spec.Replicas != 5 {
 		t.Errorf("got %d replicas, want the 5 that somebody else set", *deployment.Spec.Replicas)
 	}
+	c.edit(policy, samplePolicy, func(client.Object) {
+		policy.Spec.Replicas, policy.Spec.Autoscaling = ptr.To[int32](3), nil
+	})
+	c.eventually("no autoscaler, and the wanted size", func(ctx context.Context) error {
+		if err := c.client.Get(ctx, c.key(samplePolicy+"-blue"), &autoscalingv2.HorizontalPodAutoscaler{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the autoscaler is still there: %w", err)
+		}
+		if err := c.client.Get(ctx, c.key(samplePolicy+"-blue"), &deployment); err != nil {
+			return err
+		}
+		if *deployment.Spec.Replicas != 3 {
+			return fmt.Errorf("replicas are %d", *deployment.Spec.Replicas)
+		}
+		return nil
+	})
 }
 
 func TestForeignObjectsAreNotAdopted(t *testing.T) {
@@ -119,7 +146,7 @@ func TestAPausedPolicyIsLeftAlone(t *testing.T) {
 	}
 	c.edit(policy, samplePolicy, func(client.Object) { policy.Spec.Management = v1alpha1.ManagementActive })
 	c.eventually("the new image", func(ctx context.Context) error {
-		if err := c.client.Get(ctx, c.key(samplePolicy+"-blue"), &after); err != nil {
+		if err := c.client.Get(ctx, c.key(samplePolicy+"-green"), &after); err != nil {
 			return err
 		}
 		if got := after.Spec.Template.Spec.Containers[0].Image; got != "localhost/causeway-proxy:next" {
@@ -158,6 +185,9 @@ func TestProxiesHaveNoVerbOnSecrets(t *testing.T) {
 		reading := verb == "get" || verb == "list" || verb == "watch"
 		if got := may("discovery.k8s.io", "endpointslices", "", verb); got != reading {
 			t.Errorf("proxies may %s endpointslices: got %v, want %v", verb, got, reading)
+		}
+		if may("coordination.k8s.io", "leases", "", verb) {
+			t.Errorf("proxies may %s any Lease", verb)
 		}
 	}
 }

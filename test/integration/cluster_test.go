@@ -73,14 +73,19 @@ func newCluster(t *testing.T) *cluster {
 }
 
 // operate runs the operator in the namespace, under its own role and nothing
-// more, until the test ends or the returned function is called.
-func (c *cluster) operate() (stop func()) {
+// more, until the test ends or the returned function is called. Tests may change
+// how it reaches the API server.
+func (c *cluster) operate(change ...func(*rest.Config)) (stop func()) {
 	c.t.Helper()
 	logger := logr.FromSlogHandler(slog.NewJSONHandler(c.logs, &slog.HandlerOptions{Level: slog.Level(-4)}))
 	period := resync
 	options := controllers.CacheOptions([]string{c.namespace})
 	options.SyncPeriod = &period
-	mgr, err := ctrl.NewManager(c.operatorConfig(), ctrl.Options{
+	cfg := c.operatorConfig()
+	for _, f := range change {
+		f(cfg)
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: c.scheme, Cache: options, Logger: logger,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: anyName,

@@ -170,8 +170,26 @@ func (c *cluster) serve() {
 	c.applySamples()
 	c.runPods(samplePolicy, 2)
 	c.acknowledge()
+	// The operator notes that the slot serves, which is a new generation of it.
+	c.noted(samplePolicy+"-blue", v1alpha1.AnnotationPromotedAt)
+	c.rollOut(samplePolicy, 2)
 	c.condition(&v1alpha1.AccountPool{}, samplePool, v1alpha1.ConditionUsable, metav1.ConditionTrue, v1alpha1.ReasonAccountsUsable)
 	c.condition(&v1alpha1.CircuitPolicy{}, sampleCircuit, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+}
+
+// noted waits until the operator has noted something on a Deployment.
+func (c *cluster) noted(name, annotation string) {
+	c.t.Helper()
+	c.eventually(annotation+" on "+name, func(ctx context.Context) error {
+		var d appsv1.Deployment
+		if err := c.client.Get(ctx, c.key(name), &d); err != nil {
+			return err
+		}
+		if d.Annotations[annotation] == "" {
+			return fmt.Errorf("annotations are %v", d.Annotations)
+		}
+		return nil
+	})
 }
 
 // condition waits until an object has a condition of its current generation.

@@ -66,6 +66,9 @@ func (a *Applier) hold(ctx context.Context, h plan.HoldPods) error {
 func (a *Applier) mark(ctx context.Context, m plan.MarkSlot, v versions) error {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: m.Slot.Namespace, Name: m.Slot.ObjectName()}}
 	key := deploymentKey(m.Slot)
+	if v.of(key, m.Seen) == "" { // it was there after all, which only a cache of before did not show
+		return fmt.Errorf("marking Deployment %s: %w", d.Name, errStale)
+	}
 	log.FromContext(ctx).Info("Marking Deployment", "Deployment", klog.KObj(d), "slot", m.Slot.Slot)
 	precondition := map[string]any{"resourceVersion": v.of(key, m.Seen)}
 	if err := a.annotate(ctx, d, v1alpha1.FieldOwnerRollout, precondition, m.Marks.Annotations()); err != nil {

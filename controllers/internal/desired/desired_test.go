@@ -93,6 +93,28 @@ func TestObjectsAreGolden(t *testing.T) {
 	}
 }
 
+// TestObjectsOfARolloutAreGolden: what only exists, or only looks so, while slots
+// take turns, or with an autoscaler.
+func TestObjectsOfARolloutAreGolden(t *testing.T) {
+	p := minimal()
+	p.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 9, TargetCPUPercent: ptr.To[int32](60), TargetSessionsPerReplica: ptr.To[int32](200)}
+	f := effective.NewFleet(p, "localhost/causeway-proxy:release")
+	green := effective.Slot{Fleet: f, Slot: v1alpha1.SlotGreen}
+	var out strings.Builder
+	for _, o := range []any{
+		Lease(f, v1alpha1.SlotGreen, 7, 30, "2026-01-02T03:04:05Z"),
+		Service(Route{Active: green, Wide: true, PromotedAt: "2026-01-02T03:04:05Z"}),
+		Preview(f, v1alpha1.SlotGreen), Preview(f, ""), DisruptionBudget(green, true), Autoscaler(green),
+	} {
+		raw, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString("---\n" + string(raw))
+	}
+	golden.Compare(t, "rollout.golden.yaml", out.String())
+}
+
 func TestEverySelectorIsTheOneOfTheSlot(t *testing.T) {
 	policy := full()
 	policy.Spec.Pod.Labels[v1alpha1.LabelSlot] = "green" // what the schema forbids must not break us either

@@ -78,6 +78,10 @@ func (r *rollout) switching() bool {
 	return o.live() && o.served() && !o.candidate() && o.marks.DrainingAt.IsZero() && o.marks.EmptiedAt.IsZero()
 }
 
+// switchLimit is how long a slot that took over may have no ready pod, beyond the
+// overlap. The one before is still there and ready.
+const switchLimit = time.Minute
+
 // switched ends the overlap of the two slots, once the new one can take all.
 func (r *rollout) switched() bool {
 	a, o := r.active, r.other
@@ -86,7 +90,7 @@ func (r *rollout) switched() bool {
 		return false
 	}
 	if a.ready() == 0 && o.ready() > 0 {
-		if !r.blueGreen() || a.failed() || !r.passed(a.marks.PromotedAt, seconds(r.settings.ProgressSeconds)) {
+		if !r.blueGreen() || a.failed() || !r.passed(a.marks.PromotedAt, seconds(r.settings.OverlapSeconds)+switchLimit) {
 			return false
 		}
 		if a.revision != r.fleet.Revision {
@@ -187,7 +191,9 @@ func (r *rollout) quiet(p reports.Report, since time.Time) bool {
 // streams go on, and their time is not up.
 func (r *rollout) held() bool {
 	o := r.other
-	if !o.live() || o.candidate() || !o.served() && o.marks.DrainingAt.IsZero() || !o.marks.DrainedAt.IsZero() || !o.marks.EmptiedAt.IsZero() || r.idle(o) {
+	lost := o.served() || !o.marks.DrainingAt.IsZero()
+	done := !o.marks.DrainedAt.IsZero() || !o.marks.EmptiedAt.IsZero()
+	if !o.live() || o.candidate() || !lost || done || r.idle(o) {
 		return false
 	}
 	since := o.marks.DrainingAt

@@ -25,16 +25,15 @@ func (r *rollout) handOver() bool {
 		return r.takeBack("")
 	case r.wishes[v1alpha1.AnnotationAbort] == o.revision:
 		return r.takeBack(failedAborted)
-	case r.holderLives():
+	case r.holderLives(), r.lease.asked != o.name: // the latter when the Lease was made anew
 		return r.unreleased()
 	case o.marks.VacantAt.IsZero():
 		o.marks.VacantAt = r.now
 		return true
 	}
+	r.forced = a.replicas == 0 // it is not brought back before the other one has had its time
 	limit := vacancyLimit
-	if r.forced = !a.live(); r.forced {
-		limit = seconds(r.settings.ProgressSeconds) // there is nobody to go back to
-	} else if r.lease.holder.Slot == string(a.name) {
+	if r.lease.holder.Slot == string(a.name) {
 		limit += seconds(r.settings.LeaseSeconds) // its captain is gone; the Lease runs out first
 	}
 	return r.passed(o.marks.VacantAt, limit) && r.takeBack(failedHandover)
@@ -57,11 +56,15 @@ func (r *rollout) holderLives() bool {
 // unreleased waits for the active slot to let go. One that does not is scaled to
 // zero, which is the only way to stop a live holder.
 func (r *rollout) unreleased() bool {
-	at := r.other.marks.HandoverAt
-	if r.passed(at, seconds(r.settings.ProgressSeconds)) {
+	m := &r.other.marks
+	if !m.VacantAt.IsZero() {
+		m.VacantAt = time.Time{} // it took authority again
+		return true
+	}
+	if r.passed(m.HandoverAt, seconds(r.settings.ProgressSeconds)) {
 		return r.takeBack(failedHandover)
 	}
-	r.forced = r.passed(at, seconds(r.settings.ForceAfterSeconds)) && r.other.ready() > 0
+	r.forced = r.holderLives() && r.passed(m.HandoverAt, seconds(r.settings.ForceAfterSeconds)) && r.other.ready() > 0
 	return false
 }
 

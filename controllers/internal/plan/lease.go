@@ -30,10 +30,12 @@ func readLease(l *coordinationv1.Lease) lease {
 	out.madeAt = parseTime(l.Annotations[v1alpha1.AnnotationStartedAt])
 	if id := l.Spec.HolderIdentity; id != nil {
 		holder, ok := bundle.ParseHolder(*id)
-		out.holder, out.foreign = holder, !ok || holder.Slot != "" && holder.Slot != string(v1alpha1.SlotBlue) && holder.Slot != string(v1alpha1.SlotGreen)
-	}
-	if out.foreign {
-		out.holder = bundle.Holder{}
+		switch v1alpha1.SlotName(holder.Slot) {
+		case "", v1alpha1.SlotBlue, v1alpha1.SlotGreen:
+			out.holder, out.foreign = holder, !ok
+		default:
+			out.foreign = true
+		}
 	}
 	return out
 }
@@ -44,7 +46,7 @@ func (r *rollout) authorize() []Action {
 		return nil
 	}
 	next, o := r.active.name, r.other
-	if o.handingOver() && (r.lease.holder.Slot == string(o.name) || r.settled()) {
+	if o.handingOver() && (r.lease.asked == o.name || r.lease.holder.Slot == string(o.name) || r.settled()) {
 		next = o.name
 	}
 	switch {

@@ -93,7 +93,7 @@ func (r *rollout) where() (step v1alpha1.RolloutStep, since, deadline time.Time)
 		return v1alpha1.StepPreparing, m.StartedAt, m.StartedAt.Add(progress)
 	case r.switching():
 		since := r.active.marks.PromotedAt
-		return v1alpha1.StepSwitching, since, since.Add(seconds(r.settings.OverlapSeconds) + progress)
+		return v1alpha1.StepSwitching, since, since.Add(seconds(r.settings.OverlapSeconds) + switchLimit)
 	case !o.live() || !m.EmptiedAt.IsZero() || m.DrainingAt.IsZero():
 		return v1alpha1.StepIdle, time.Time{}, time.Time{}
 	case m.DrainedAt.IsZero():
@@ -181,8 +181,10 @@ func (r *rollout) activation() Activation {
 	switch {
 	case !r.blueGreen():
 		out.Verdict = yes(v1alpha1.ReasonNotApplicable, "With spec.rollout.type RollingUpdate there is one slot and nothing to hand over.")
+	case r.fleet.Replicas == 0 && !r.fleet.Autoscaled:
+		out.Verdict = yes(v1alpha1.ReasonNotApplicable, "No proxy is wanted, so nobody has authority.")
 	case l.foreign:
-		out.Verdict = no(v1alpha1.ReasonFenceViolation, "The holder of the Lease was written by somebody else; it is free once it is not renewed.")
+		out.Verdict = no(v1alpha1.ReasonFenceViolation, "Somebody else wrote the holder of the Lease; it is free once it is not renewed.")
 	case l.exists && l.epoch < r.highestEpoch():
 		out.Verdict = no(v1alpha1.ReasonFenceViolation, "The epoch of the Lease is lower than one that proxies have seen.")
 	case r.other.handingOver() && !r.passed(r.other.marks.HandoverAt, handoverGrace):

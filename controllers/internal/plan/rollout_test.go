@@ -105,6 +105,13 @@ func TestT51AStaleOperatorChangesNothing(t *testing.T) {
 			t.Errorf("the world of %d changes ago asked for %s", len(worlds)-i, readLease(w.Lease).asked)
 		}
 	}
+	for i, w := range worlds {
+		w.Service = s.world().Service // all is old but this
+		s.reconcile(w, -1)
+		if got := s.w.Service.Spec.Selector[v1alpha1.LabelSlot]; got != string(v1alpha1.SlotGreen) {
+			t.Fatalf("the world of %d changes ago led the route to %q", len(worlds)-i, got)
+		}
+	}
 	// Each kind of its own age is no better.
 	for i := range worlds {
 		for j := range worlds {
@@ -115,6 +122,40 @@ func TestT51AStaleOperatorChangesNothing(t *testing.T) {
 				t.Fatalf("slots of %d, Lease of %d: the route leads to %q\n%s", i, j, got, s.log.String())
 			}
 		}
+	}
+}
+
+// B90: who decides on an old look at the Lease forces nobody.
+func TestB90ASlotIsForcedOnlyWhileItHolds(t *testing.T) {
+	s := newStory(t)
+	for _, p := range s.proxies {
+		p.image = imageDeaf
+	}
+	s.image("localhost/causeway-proxy:2")
+	s.until(v1alpha1.StepHandover)
+	s.now = s.now.Add(3 * time.Minute)
+	held := s.world()
+	if p := Next(held, s.now); len(p.Rollout.Told) == 0 || p.Rollout.Told[0].Reason != v1alpha1.EventActivationForced {
+		t.Fatalf("a slot that holds on is not forced: %+v", p.Rollout)
+	}
+	s.hold("", false) // it lets go in that moment
+	s.reconcile(held, -1)
+	if n := *s.w.Slots["blue"].Spec.Replicas; n != 2 {
+		t.Errorf("blue has %d replicas", n)
+	}
+}
+
+// The clock of one operator is an hour behind that of the one before.
+func TestPromotionsAreOrderedWhateverTheClocksSay(t *testing.T) {
+	s := newStory(t)
+	s.now = s.now.Add(-time.Hour)
+	s.image("localhost/causeway-proxy:2")
+	p := s.until(v1alpha1.StepSwitching)
+	if p.Active != v1alpha1.SlotGreen || readLease(s.w.Lease).asked != v1alpha1.SlotGreen {
+		t.Errorf("%s is active, %s is asked", p.Active, readLease(s.w.Lease).asked)
+	}
+	if again := s.reconciled(); again.Active != v1alpha1.SlotGreen {
+		t.Errorf("looked at again, %s is active", again.Active)
 	}
 }
 
@@ -171,6 +212,31 @@ func TestT48AForeignHolderIsReported(t *testing.T) {
 	}
 }
 
+// T48: whoever held a Lease that was deleted in the middle of a hand-over is given
+// the time to notice before another one is asked.
+func TestT48ALeaseDeletedDuringAHandoverAsksTheOldSlotFirst(t *testing.T) {
+	s := newStory(t)
+	for _, p := range s.proxies {
+		p.image = imageDeaf
+	}
+	s.image("localhost/causeway-proxy:2")
+	s.until(v1alpha1.StepHandover)
+	s.w.Lease = nil
+	s.reconcile(s.world(), -1)
+	if l := readLease(s.w.Lease); l.asked != v1alpha1.SlotBlue || l.epoch != 1 {
+		t.Fatalf("the new Lease asks for %s with epoch %d", l.asked, l.epoch)
+	}
+	s.reconcile(s.world(), -1)
+	if l := readLease(s.w.Lease); l.asked != v1alpha1.SlotBlue {
+		t.Errorf("%s is asked at once", l.asked)
+	}
+	s.now = s.now.Add(time.Minute)
+	s.reconcile(s.world(), -1)
+	if l := readLease(s.w.Lease); l.asked != v1alpha1.SlotGreen {
+		t.Errorf("%s is asked a minute later", l.asked)
+	}
+}
+
 // A Deployment that somebody deleted is made anew, and nothing is promoted by it.
 func TestADeletedSlotIsMadeAnew(t *testing.T) {
 	for _, slot := range []v1alpha1.SlotName{v1alpha1.SlotBlue, v1alpha1.SlotGreen} {
@@ -186,6 +252,20 @@ func TestADeletedSlotIsMadeAnew(t *testing.T) {
 		if p.Active != v1alpha1.SlotGreen || len(s.of("green")) != 2 {
 			t.Errorf("%s deleted: %s is active with %d pods", slot, p.Active, len(s.of("green")))
 		}
+	}
+}
+
+// A hand-over soon after the first start is one, and no back and forth.
+func TestAYoungLeaseIsHandedOverOnce(t *testing.T) {
+	s := &story{sim: newSim(t)}
+	s.settings(func(spec *v1alpha1.BridgePolicySpec) {
+		spec.Rollout = &v1alpha1.Rollout{Type: v1alpha1.RolloutBlueGreen, BlueGreen: &v1alpha1.BlueGreen{ReadySeconds: ptr.To[int32](0)}}
+	})
+	s.calm()
+	s.image("localhost/causeway-proxy:2")
+	s.until(v1alpha1.StepRetained)
+	if s.epoch != 2 {
+		t.Errorf("the epoch is %d, want 2\n%s", s.epoch, s.log.String())
 	}
 }
 

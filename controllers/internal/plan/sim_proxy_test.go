@@ -231,7 +231,7 @@ func (s *sim) mayEnd(p *proxy) {
 	case s.rolled && p.pod.Labels[v1alpha1.AnnotationRevision] != d.Annotations[v1alpha1.AnnotationRevision]: // replaced in place
 	case s.w.Autoscalers[p.slot] != nil: // by the autoscaler
 	case !m.DrainingAt.IsZero() && !s.now.Before(m.DrainingAt.Add(seconds(f.DrainDeadline))):
-	case m.FollowedCut != "" && m.FollowedCut == d.Annotations[v1alpha1.AnnotationRevision]:
+	case s.cuts[d.Annotations[v1alpha1.AnnotationRevision]]:
 	case !other.HandoverAt.IsZero() && !s.now.Before(other.HandoverAt.Add(seconds(f.ForceAfterSeconds))):
 	case *d.Spec.Replicas == 0 && slices.ContainsFunc(s.told, func(t Transition) bool {
 		return t.Reason == v1alpha1.EventActivationForced && t.Revision == p.pod.Labels[v1alpha1.AnnotationRevision]

@@ -50,6 +50,7 @@ type sim struct {
 	epoch  int64
 	past   []World // what caches may still show
 	told   []Transition
+	cuts   map[string]bool // revisions whose streams the user had cut
 
 	oneWrite bool // each operator does one write
 	dieAfter int  // so many writes; 0 = never
@@ -61,7 +62,7 @@ var errConflict = errors.New("conflict")
 func newSim(t *testing.T) *sim {
 	t.Helper()
 	f := newFake(t)
-	s := &sim{t: t, now: start, w: f.w, images: map[string]string{}}
+	s := &sim{t: t, now: start, w: f.w, images: map[string]string{}, cuts: map[string]bool{}}
 	s.w.Slots = map[v1alpha1.SlotName]*appsv1.Deployment{}
 	s.w.Autoscalers = map[v1alpha1.SlotName]*autoscalingv2.HorizontalPodAutoscaler{}
 	s.w.Policy.Annotations = map[string]string{}
@@ -177,6 +178,7 @@ func (s *sim) do(action Action, own map[string]string) error {
 			d.Annotations[v1alpha1.AnnotationRevision] = a.Slot.Revision
 		})
 	case MarkSlot:
+		s.cuts[a.Marks.FollowedCut] = true
 		return s.edit(a.Slot.Slot, a.Seen, own, false, func(d *appsv1.Deployment) {
 			for key, value := range a.Marks.Annotations() {
 				if delete(d.Annotations, key); value != nil {

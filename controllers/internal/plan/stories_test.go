@@ -275,6 +275,31 @@ var stories = map[string]func(s *story){
 		s.image("localhost/causeway-proxy:2")
 		s.until(v1alpha1.StepRetained)
 	},
+	// The one does not let go, and the other does not take.
+	"forced-in-vain": func(s *story) {
+		for _, p := range s.proxies {
+			p.image = imageDeaf
+		}
+		s.tell("the captain of blue does not let go; the image changes to one that does not take the Lease")
+		s.image(imageMute)
+		s.until(v1alpha1.StepHandover)
+		p := s.settle(20 * time.Minute)
+		s.tell("active %s, UpToDate %s, holder %s", p.Active, p.Rollout.UpToDate.Reason, p.Rollout.Activation.Slot)
+	},
+	// What took over falls down before all clients are led to it.
+	"falls-down": func(s *story) {
+		s.image("localhost/causeway-proxy:2")
+		s.until(v1alpha1.StepSwitching)
+		s.log.Reset()
+		s.tell("all pods of green become unready, and stay so")
+		for _, p := range s.of(v1alpha1.SlotGreen) {
+			p.image, p.frozen, p.pod.Status.Conditions = imageBroken, true, nil
+		}
+		s.settle(30 * time.Second)
+		s.tell("the route still leads to %d ready pods", s.routed())
+		p := s.settle(20 * time.Minute)
+		s.tell("active %s, UpToDate %s: %s", p.Active, p.Rollout.UpToDate.Reason, p.Rollout.UpToDate.Message)
+	},
 	"autoscaled": func(s *story) {
 		s.settings(func(spec *v1alpha1.BridgePolicySpec) {
 			spec.Replicas, spec.Autoscaling = nil, &v1alpha1.Autoscaling{MaxReplicas: 9}

@@ -3,6 +3,8 @@ package wake
 import (
 	"testing"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -73,5 +75,37 @@ func TestPodNoiseWakesNobody(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestARenewedLeaseWakesNobody(t *testing.T) {
+	lease := func(change func(*coordinationv1.Lease)) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationEpoch: "1"}}}
+		change(l)
+		return l
+	}
+	before, now, holder := lease(func(*coordinationv1.Lease) {}), metav1.NowMicro(), "blue/a/b/c"
+	for name, tc := range map[string]struct {
+		after *coordinationv1.Lease
+		want  bool
+	}{
+		"renewed":    {lease(func(l *coordinationv1.Lease) { l.Spec.RenewTime, l.Generation = &now, 2 }), false},
+		"new holder": {lease(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &holder }), true},
+		"new epoch":  {lease(func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEpoch] = "2" }), true},
+		"asked":      {lease(func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationNextHolder] = "green" }), true},
+	} {
+		if got := LeaseFacts().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: tc.after}); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+	if !LeaseFacts().Delete(event.DeleteEvent{Object: before}) {
+		t.Error("a deleted Lease must wake")
+	}
+	h := &autoscalingv2.HorizontalPodAutoscaler{}
+	measured, edited := h.DeepCopy(), h.DeepCopy()
+	measured.Status.CurrentReplicas, edited.Spec.MaxReplicas = 3, 4
+	if AutoscalerFacts().Update(event.UpdateEvent{ObjectOld: h, ObjectNew: measured}) ||
+		!AutoscalerFacts().Update(event.UpdateEvent{ObjectOld: h, ObjectNew: edited}) {
+		t.Error("an autoscaler wakes by its spec, and not by what it measures")
 	}
 }
