@@ -46,6 +46,9 @@ start_cluster
 load_images
 install_operator
 apply_samples
+# Its ledger remembers every turn of the run.
+k -n "$NAMESPACE" set resources deployment/upstream --limits=memory=4Gi >&2
+k -n "$NAMESPACE" rollout status deployment/upstream --timeout=120s >&2
 roll_out_quickly
 wait_ready "Waiting for the proxies"
 load_and_upgrade

@@ -140,6 +140,7 @@ func (l *load) stream(ctx context.Context, n, i int) {
 	}
 	if o.failure = failure; failure != "" {
 		o.failure = name + ": " + failure
+		_ = pause(ctx, time.Second) // what is broken for good is not to be asked a thousand times a second
 	}
 	l.note(o)
 }

@@ -25,8 +25,8 @@ type table struct {
 func (t *table) note(act, what string, began, ended time.Time) {
 	t.entries = append(t.entries, entry{act, what, began, ended})
 	turns, streams, failed := t.within(began, ended)
-	fmt.Printf("%s: %s, %s; %d turns, %d streams ended, %d failed\n", act, ended.Sub(began).Round(time.Second), what,
-		len(turns), streams, failed)
+	fmt.Printf("%s: %s, %s; %d turns, %d streams ended, %d failed %s\n", act, ended.Sub(began).Round(time.Second), what,
+		len(turns), streams, failed, t.example(began, ended))
 }
 
 // within sorts what began in a span: how long turns took until the head of their
@@ -53,6 +53,18 @@ func (t *table) within(began, ended time.Time) (waits []time.Duration, streams, 
 	}
 	slices.Sort(waits)
 	return waits, streams, failed
+}
+
+// example is one failure of a span.
+func (t *table) example(began, ended time.Time) string {
+	t.load.mu.Lock()
+	defer t.load.mu.Unlock()
+	for _, o := range t.load.done {
+		if o.failure != "" && o.ended.After(began) && !o.began.After(ended) {
+			return o.failure
+		}
+	}
+	return ""
 }
 
 func quantile(sorted []time.Duration, q float64) time.Duration {
