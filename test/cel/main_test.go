@@ -3,7 +3,6 @@ package cel
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,9 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/causeway-dev/causeway/test/apiserver"
 	"github.com/causeway-dev/causeway/test/cel/cases"
 )
 
@@ -31,27 +32,12 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set, so there is no API server to test against: run make test, which provides it")
-		return 1
-	}
 	environment := &envtest.Environment{CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true}
-	config, err := environment.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "starting the API server:", err)
-		return 1
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-		}
-	}()
-	config.QPS, config.Burst = -1, -1 // hundreds of dry runs, and nobody else to be kind to
-	if server, err = client.New(config, client.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, "connecting to the API server:", err)
-		return 1
-	}
-	return m.Run()
+	return apiserver.Run(m, environment, func(config *rest.Config) (func(), error) {
+		var err error
+		server, err = client.New(config, client.Options{})
+		return func() {}, err
+	})
 }
 
 // object makes a manifest sendable under a name of its own namespace.

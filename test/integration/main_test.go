@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/causeway-dev/causeway/test/apiserver"
 )
 
 // config leads to the one API server of all tests of the package, with every right.
@@ -25,10 +26,6 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set, so there is no API server to test against: run make test, which provides it")
-		return 1
-	}
 	// What does not go through the logger of a manager; see the canary test.
 	logger := logr.FromSlogHandler(slog.NewJSONHandler(processLog, nil))
 	ctrl.SetLogger(logger)
@@ -39,16 +36,8 @@ func run(m *testing.M) int {
 	}
 	// Rights are tested, too: the operator runs under its own role.
 	environment.ControlPlane.GetAPIServer().Configure().Set("authorization-mode", "RBAC")
-	var err error
-	if config, err = environment.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "starting the API server:", err)
-		return 1
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-		}
-	}()
-	config.QPS, config.Burst = -1, -1
-	return m.Run()
+	return apiserver.Run(m, environment, func(c *rest.Config) (func(), error) {
+		config = c
+		return func() {}, nil
+	})
 }

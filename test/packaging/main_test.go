@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/causeway-dev/causeway/controllers"
+	"github.com/causeway-dev/causeway/test/apiserver"
 )
 
 const (
@@ -61,23 +62,10 @@ func run(m *testing.M) int {
 	kube, home = filepath.Join(folder, "kubeconfig"), folder
 	environment := &envtest.Environment{} // without CRDs: the charts bring them
 	environment.ControlPlane.GetAPIServer().Configure().Set("authorization-mode", "RBAC")
-	if config, err = environment.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "starting the API server:", err)
-		return 1
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-		}
-	}()
-	config.QPS, config.Burst = -1, -1
-	stop, err := prepare(environment)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "preparing:", err)
-		return 1
-	}
-	defer stop()
-	return m.Run()
+	return apiserver.Run(m, environment, func(c *rest.Config) (func(), error) {
+		config = c
+		return prepare(environment)
+	})
 }
 
 // prepare connects everybody and starts the controllers that clean up.

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
+	"github.com/causeway-dev/causeway/test/apiserver"
 )
 
 // patience bounds every wait; it is long because a busy machine must not fail a test.
@@ -41,28 +42,16 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set, so there is no API server to test against: run make test, which provides it")
-		return 1
-	}
 	environment := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
 	}
 	// Policies ask who may do what, and so does the server.
 	environment.ControlPlane.GetAPIServer().Configure().Set("authorization-mode", "RBAC")
-	var err error
-	if config, err = environment.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "starting the API server:", err)
-		return 1
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-		}
-	}()
-	config.QPS, config.Burst = -1, -1
-	return m.Run()
+	return apiserver.Run(m, environment, func(c *rest.Config) (func(), error) {
+		config = c
+		return func() {}, nil
+	})
 }
 
 // installed has the policies installed and waits until they are in force. The first

@@ -3,7 +3,6 @@ package report
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,31 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/causeway-dev/causeway/api/v1alpha1"
+	"github.com/causeway-dev/causeway/test/apiserver"
 )
-
-// apiServer runs a real API server that knows our kinds.
-func apiServer(t *testing.T) *rest.Config {
-	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS is not set; make test provides an API server")
-	}
-	environment := &envtest.Environment{
-		CRDDirectoryPaths: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}, ErrorIfCRDPathMissing: true,
-	}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatalf("starting the API server: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
-			t.Errorf("stopping the API server: %v", err)
-		}
-	})
-	return config
-}
 
 // replica does with a BridgeReplica what the operator does.
 type replica struct {
@@ -75,7 +53,7 @@ func (r replica) remove() {
 }
 
 func TestSinkWithARealAPIServer(t *testing.T) {
-	config := apiServer(t)
+	config := apiserver.Start(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
 	pod := Pod{Name: "chat-blue-abc", Namespace: "default", UID: "0f0f"}
 	sink, err := NewAPISink(config, pod)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/causeway-dev/causeway/test/apiserver"
 )
 
 // wire leads to an API server and can be cut.
@@ -102,27 +102,8 @@ func (w *wire) carry(near net.Conn) {
 	<-done
 }
 
-// apiServer runs a real API server.
-func apiServer(t *testing.T) *rest.Config {
-	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS is not set; make test provides an API server")
-	}
-	environment := &envtest.Environment{}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatalf("starting the API server: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
-			t.Errorf("stopping the API server: %v", err)
-		}
-	})
-	return config
-}
-
 func TestWatchWithARealAPIServer(t *testing.T) {
-	config := apiServer(t)
+	config := apiserver.Start(t, "")
 	api, err := client.New(config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
