@@ -33,7 +33,7 @@ var tellings = map[string]struct {
 	v1alpha1.EventDrainStarted:         {false, v1alpha1.ActionDrain, "Slot %s with revision %s gets no new clients and finishes its streams"},
 	v1alpha1.EventDrainCompleted:       {false, v1alpha1.ActionDrain, "Slot %s with revision %s has finished its streams"},
 	v1alpha1.EventDrainDeadlineReached: {true, v1alpha1.ActionDrain, "Slot %s with revision %s has not finished its streams in time"},
-	v1alpha1.EventDrainBlocksEviction:  {false, v1alpha1.ActionDrain, "Streams keep pods of slot %s with revision %s from eviction"},
+	v1alpha1.EventDrainBlocksEviction:  {false, v1alpha1.ActionDrain, "Slot %s with revision %s keeps its pods from eviction while it drains"},
 }
 
 // rolloutEvents tell what a rollout came to. The planner notes each transition

@@ -156,7 +156,7 @@ func TestAPausedPolicyIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestProxiesHaveNoVerbOnSecrets(t *testing.T) {
+func TestT52_ProxiesHaveNoVerbOnSecrets(t *testing.T) {
 	c := newCluster(t)
 	c.operate()
 	c.serve()

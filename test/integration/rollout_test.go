@@ -83,10 +83,11 @@ func (f *fleet) pods(d *appsv1.Deployment, slot string) {
 		if pod.Spec.Containers[0].Image == f.broken {
 			continue
 		}
+		before := pod.DeepCopy() // the operator marks it meanwhile
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(f.clock.Now())}}
-		f.must(f.client.Status().Update(f.t.Context(), &pod))
+		f.must(f.client.Status().Patch(f.t.Context(), &pod, client.MergeFrom(before)))
 	}
 	n := d.Spec.Replicas
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: *n, UpdatedReplicas: *n, ReadyReplicas: *n, AvailableReplicas: *n}
