@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -301,6 +302,28 @@ func TestPain08_CRDsFitIntoOneAnnotation(t *testing.T) {
 		}
 		if o.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
 			t.Errorf("%s goes with the chart, and every pool and bridge with it", o.GetName())
+		}
+	}
+}
+
+// Nothing of ours has to answer before somebody else's write is taken: no webhook, and
+// one version of each kind, so that nothing is converted. An operator that is down, or
+// not there yet, stands in nobody's way.
+func TestB98_NoWriteWaitsForUs(t *testing.T) {
+	crds := parse(t, helm(t, "template", "crds", "charts/causeway-crds"))
+	all := append(chart(t, "scope.mode=Cluster"), crds...)
+	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService"} {
+		if found := all.of(kind); len(found) > 0 {
+			t.Errorf("%s: %v", kind, found.names())
+		}
+	}
+	kinds := all.of("CustomResourceDefinition")
+	if len(kinds) != 4 {
+		t.Fatalf("%d kinds", len(kinds))
+	}
+	for _, o := range kinds {
+		if strategy, _, _ := unstructured.NestedString(o.Object, "spec", "conversion", "strategy"); strategy != "" && strategy != "None" {
+			t.Errorf("%s is converted by %s", o.GetName(), strategy)
 		}
 	}
 }
