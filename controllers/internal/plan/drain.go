@@ -65,10 +65,11 @@ func (r *rollout) rollbackWished() bool {
 		a.marks.FollowedRollback != wish && o.marks.FollowedRollback != wish
 }
 
-// cut says whether the user wants the streams of the slot ended now.
+// cut says whether the user wants the streams of the slot ended now. Nobody wants
+// the last ready pods ended.
 func (r *rollout) cut() bool {
 	wish := r.wishes[v1alpha1.AnnotationCutDrain]
-	return wish != "" && wish == r.other.revision && !r.switching() &&
+	return wish != "" && wish == r.other.revision && !r.switching() && r.active.ready() > 0 &&
 		r.active.marks.FollowedCut != wish && r.other.marks.FollowedCut != wish
 }
 
