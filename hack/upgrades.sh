@@ -5,6 +5,7 @@
 #   ACTS="4xupgrade,rollback,evict"   what is done, in order; see test/upgrades
 #   STREAMS=200 STREAM_SECONDS=180 RATE=20   the load
 #   REPLICAS=3   proxies of a slot
+#   MAX_ADDED=3s   most that turns may wait longer, p99; 0 on a machine that is not quiet
 #   NODES=2, KEEP=1   as for the demo
 CLUSTER=local
 export CLUSTER_NAME=${CLUSTER_NAME:-upgrades} IMAGE_PREFIX=${IMAGE_PREFIX:-localhost/} IMAGE_TAG=${IMAGE_TAG:-dev}
@@ -38,7 +39,7 @@ load_and_upgrade() {
   (cd "$ROOT" && go build -o "$BIN/upgrades" ./test/upgrades)
   inside "$BIN/upgrades" -proxy "http://$proxy" -upstream "https://$upstream" -ca "$WORK/ca.crt" -server-name localhost \
     -namespace "$NAMESPACE" -bridge chat -sources "$(addresses)" -acts "$ACTS" \
-    -streams "${STREAMS:-200}" -stream-seconds "${STREAM_SECONDS:-180}" -rate "${RATE:-20}"
+    -streams "${STREAMS:-200}" -stream-seconds "${STREAM_SECONDS:-180}" -rate "${RATE:-20}" -max-added "${MAX_ADDED:-3s}"
 }
 
 begin

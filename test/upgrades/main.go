@@ -21,7 +21,7 @@ type settings struct {
 	rate                            float64
 	sources                         []string
 	acts                            []string
-	patience                        time.Duration
+	patience, maxAdded              time.Duration
 }
 
 func main() {
@@ -47,6 +47,7 @@ func parse() (settings, error) {
 	sources := flag.String("sources", "", "local `addresses` to call from, with commas between them")
 	acts := flag.String("acts", "upgrade", "what to do, in order, with commas between: upgrade, rollback, evict, freeze, "+
 		"operator:SECONDS and api:SECONDS (stopped for so long); NxACT repeats")
+	flag.DurationVar(&s.maxAdded, "max-added", 3*time.Second, "most that turns may wait longer than usual, p99; 0 = it is shown and not judged")
 	flag.DurationVar(&s.patience, "patience", 15*time.Minute, "time for one of them")
 	flag.Parse()
 	for name, value := range map[string]string{"proxy": s.proxy, "upstream": s.upstream, "namespace": s.namespace, "bridge": s.bridge} {
