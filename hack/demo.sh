@@ -8,6 +8,7 @@
 #   IMAGE_PREFIX, IMAGE_TAG   names of the images, for a cluster that pulls them
 CLUSTER=${CLUSTER:-local}
 export CLUSTER_NAME=${CLUSTER_NAME:-demo} IMAGE_PREFIX=${IMAGE_PREFIX:-localhost/} IMAGE_TAG=${IMAGE_TAG:-dev}
+# shellcheck disable=SC2034 # of steps.sh
 TITLE=demo
 . "$(dirname "${BASH_SOURCE[0]}")/demo/steps.sh"
 

@@ -7,8 +7,10 @@
 #   REPLICAS=3   proxies of a slot
 #   MAX_ADDED=3s   most that turns may wait longer, p99; 0 on a machine that is not quiet
 #   NODES=2, KEEP=1   as for the demo
+# shellcheck disable=SC2034 # of steps.sh
 CLUSTER=local
 export CLUSTER_NAME=${CLUSTER_NAME:-upgrades} IMAGE_PREFIX=${IMAGE_PREFIX:-localhost/} IMAGE_TAG=${IMAGE_TAG:-dev}
+# shellcheck disable=SC2034 # of steps.sh
 TITLE="upgrade under load"
 . "$(dirname "${BASH_SOURCE[0]}")/demo/steps.sh"
 
