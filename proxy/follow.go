@@ -87,7 +87,8 @@ func (p *process) snapshot() report.Snapshot {
 	if r := p.rejected.Load(); r != nil {
 		s.Config = report.Config{Generation: r.Generation, Hash: r.Hash, CredentialsHash: r.CredentialsHash, Rejected: r.Reason}
 	}
-	s.Role = p.role(s.Sessions.Active)
+	s.Sessions.Draining += p.peers.live() // an end of this replica would cut them
+	s.Role = p.role(s.Sessions.Active + s.Sessions.Draining)
 	if p.gate != nil {
 		s.Epoch = p.gate.Epoch()
 	}

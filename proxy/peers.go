@@ -159,6 +159,21 @@ func (p *process) followPeers(ctx context.Context) {
 	}
 }
 
+// live is how many turns others serve for clients of this replica.
+func (p *peers) live() int {
+	if p == nil || p.forwarder == nil {
+		return 0
+	}
+	return p.forwarder.Live()
+}
+
+// leave ends them.
+func (p *peers) leave() {
+	if p != nil && p.forwarder != nil {
+		p.forwarder.Leave()
+	}
+}
+
 // close lets go of the port and of connections to others.
 func (p *peers) close() {
 	if p == nil {

@@ -156,6 +156,9 @@ func assemble(o Options, rt *config.Runtime, others *peers, slots *Slots) (*proc
 	if p.gate != nil {
 		p.metrics.WatchHeld(p.gate.Held)
 	}
+	if p.peers != nil {
+		p.metrics.WatchRelayed(p.peers.live)
+	}
 	p.metrics.WatchAccounts(account.AllStates(), func() []string {
 		states := p.accounts.States()
 		names := make([]string, len(states))

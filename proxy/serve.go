@@ -126,6 +126,7 @@ func (p *process) stop(ctx context.Context, open *ports) {
 	if p.server.Live().Wait(ctx) == nil {
 		p.linger(ctx)
 	} else {
+		p.peers.leave()
 		last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 		defer cancelLast()
 		if p.server.Live().Wait(last) != nil {

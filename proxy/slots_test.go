@@ -327,9 +327,19 @@ func TestT36_WhatBuildsOnASocketGoesToIt(t *testing.T) {
 	if len(dispatches) != 4 || len(sockets) != 1 || fourth == "" {
 		t.Fatalf("%d turns on %d sockets, want four on one", len(dispatches), len(sockets))
 	}
-	ask("green-0", "")
+	fifth := ask("green-0", "")
 	if all := s.up.Ledger().Dispatches(); sockets[all[len(all)-1].Connection] {
 		t.Error("a whole conversation went to the slot that drains")
+	}
+	// What builds on the new slot's answer is the new slot's, though the old one still
+	// has a session of the same name.
+	sixth := ask("green-1", fifth)
+	seventh := ask("blue-1", sixth)
+	ask("green-0", seventh)
+	for _, d := range s.up.Ledger().Dispatches()[4:] {
+		if sockets[d.Connection] {
+			t.Errorf("turn %d went to a session of the old slot", d.Turn)
+		}
 	}
 	s.once()
 }
@@ -351,7 +361,7 @@ func TestT40_OldKnowledgeIsCorrected(t *testing.T) {
 		done <- err
 	}()
 	s.pods["blue-0"].until(t, "a refusal", func() bool {
-		return s.pods["blue-0"].metric(t, `causeway_proxy_peer_forward_total{outcome="rejected"}`) != "0"
+		return s.pods["blue-0"].metric(t, `causeway_proxy_peer_forwards_total{outcome="rejected"}`) > "0"
 	})
 	s.sight["blue-0"].look()
 	if err := <-done; err != nil {
@@ -438,8 +448,7 @@ func TestT43_AClientThatLeavesWhileItWaitsIsForgotten(t *testing.T) {
 	}
 }
 
-// A client on a connection of the slot that drains is told to connect anew, and the
-// pods say in their reports what they are.
+// A client on a connection of the slot that drains is told to connect anew.
 func TestADrainingSlotSendsItsClientsAway(t *testing.T) {
 	s := newSlots(t, upstream.Script{})
 	var c talk
@@ -481,9 +490,7 @@ func TestT54_APodThatEndsFailsNobody(t *testing.T) {
 	before := served("blue-1")
 	for n := range 3 {
 		var other talk
-		if h := s.turn("blue-0", fmt.Sprint("new-", n), &other, "hello"); n == 0 && h.Get("Connection") == "keep-alive" {
-			t.Error("a client is not told that this was the last answer of its connection")
-		}
+		s.turn("blue-0", fmt.Sprint("new-", n), &other, "hello")
 	}
 	if served("blue-1") == before {
 		t.Error("no sibling took a turn of the pod that ends")
@@ -553,4 +560,34 @@ func TestT54_B84_FiftyStreamsAtTheDeadline(t *testing.T) {
 		t.Error(err)
 	}
 	p.ended <- nil
+}
+
+// A turn that the other slot serves for a client of this one keeps this one from being
+// taken for idle, and has an end of its protocol when the pod goes.
+func TestT54_B82_ARelayedStreamIsNotForgotten(t *testing.T) {
+	s := newSlots(t, upstream.Script{Rules: []upstream.Rule{{
+		Match: upstream.Match{Session: "long"}, Fault: &upstream.Fault{At: upstream.AtAfterItem, Action: upstream.ActStall}}}})
+	s.lease.ask("green")
+	s.await("green")
+	p := s.pods["blue-0"]
+	p.edit(t, func(b *bundle.Bundle) { b.Drain.PodGraceSeconds, b.Drain.EndpointLagSeconds = 14, 0 })
+	var c talk
+	res, err := s.post(t.Context(), "blue-0", "long", c.next("a long one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if got := p.metric(t, "causeway_proxy_turns_relayed"); got != "1" {
+		t.Errorf("%q turns are relayed", got)
+	}
+	p.stop()
+	var b strings.Builder
+	if _, err := bufio.NewReader(res.Body).WriteTo(&b); err != nil || strings.Count(b.String(), "event: response.failed\n") != 1 {
+		t.Errorf("%v %.500q", err, b.String())
+	}
+	if err := <-p.ended; err != nil {
+		t.Error(err)
+	}
+	p.ended <- nil
+	delete(s.pods, "blue-0")
 }

@@ -67,7 +67,13 @@ func Next(p Position, t Terms, now time.Duration) (Move, time.Duration) {
 		return p.asCaptain(wanted, t, now)
 	case !wanted || !p.Eligible:
 		return Stay, t.Retry
-	case s.vacant(p.Me.Slot):
+	case s.vacant(p.Me.Slot), s.Holder.Slot == p.Me.Slot && s.Epoch < p.Highest:
+		return Acquire, 0
+	case !s.Foreign && s.Holder.Pod == "":
+		// The other slot's captain resigned in the moment in which it was asked to go.
+		if wait := p.Asked + settleTime - now; wait > 0 {
+			return Stay, wait
+		}
 		return Acquire, 0
 	}
 	if wait := p.Looked + t.Lease - now; wait > 0 {

@@ -71,15 +71,15 @@ func Judge(slot string, k Knowledge) Verdict {
 	switch {
 	case k.Stale:
 		return Verdict{Mode: Hold, Epoch: k.Epoch}
-	case !k.Seen && k.Blind && k.Highest == 0:
-		return Verdict{Mode: Serve}
+	case !k.Seen && k.Blind:
+		return Verdict{Mode: Serve, Epoch: k.Highest}
 	case !k.Seen, k.Epoch < k.Highest, k.Foreign, k.Holder.Slot == "":
+		return Verdict{Mode: Hold, Epoch: k.Epoch}
+	case k.Next != "" && k.Next != k.Holder.Slot:
+		// Asked to go: the turns that wait go to whoever comes.
 		return Verdict{Mode: Hold, Epoch: k.Epoch}
 	case k.Holder.Slot != slot:
 		return Verdict{Mode: Relay, Epoch: k.Epoch}
-	case k.Next != "" && k.Next != slot:
-		// Asked to go: the turns that wait go to whoever comes.
-		return Verdict{Mode: Hold, Epoch: k.Epoch}
 	default:
 		return Verdict{Mode: Serve, Epoch: k.Epoch}
 	}

@@ -60,6 +60,8 @@ const (
 	callTime = 4 * time.Second
 	// pulse is how often the keeper shows that the process runs.
 	pulse = time.Second
+	// doubtPause lies between two looks that somebody asks for: many may, at once.
+	doubtPause = 200 * time.Millisecond
 )
 
 // Keeper knows what the Lease says and renews it if this pod is captain. It is safe
@@ -81,7 +83,9 @@ type Keeper struct {
 	looked, asked time.Duration
 	renewed, read time.Duration
 	missing       time.Duration // since when there is no Lease; 0 = there is one, or it is not known
-	failing       bool
+	failing       bool          // reads do
+	failed        time.Duration // since when
+	refused       bool          // writes are, and it was told
 	told          Verdict
 	spoke         bool
 }
@@ -100,18 +104,19 @@ func (k *Keeper) Verdict() Verdict {
 	if !on {
 		return Verdict{Mode: Serve}
 	}
+	// In this order: the keeper shows that it knows of a pause before it shows that it
+	// lives again.
+	paused := k.o.Now()-time.Duration(k.alive.Load()) > terms.Renew
 	known := *k.view.Load()
 	known.Highest = k.highest.Load()
-	if k.o.Now()-time.Duration(k.alive.Load()) > terms.Renew {
-		known.Stale = true
-	}
+	known.Stale = known.Stale || paused
 	return Judge(k.o.Me.Slot, known)
 }
 
 // Epoch goes with every claim.
 func (k *Keeper) Epoch() int64 {
-	if _, on := k.o.Terms(); !on {
-		return 0
+	if _, on := k.o.Terms(); !on || !k.view.Load().Seen {
+		return k.highest.Load() // what the store has shown; less, and it would refuse everything
 	}
 	return k.view.Load().Epoch
 }
@@ -127,14 +132,20 @@ func (k *Keeper) Changed() <-chan struct{} {
 // Heard takes in an epoch that the store or a peer has shown: authority ends at
 // once if it is higher than our own.
 func (k *Keeper) Heard(epoch int64) {
+	if k.raise(epoch) {
+		k.Doubt()
+	}
+}
+
+// raise notes an epoch; true = it is higher than any before.
+func (k *Keeper) raise(epoch int64) bool {
 	for {
 		known := k.highest.Load()
 		if epoch <= known {
-			return
+			return false
 		}
 		if k.highest.CompareAndSwap(known, epoch) {
-			k.Doubt()
-			return
+			return true
 		}
 	}
 }
@@ -187,19 +198,28 @@ func (k *Keeper) Run(ctx context.Context) {
 // step looks, moves and tells; it returns when to do so again.
 func (k *Keeper) step(ctx context.Context) time.Duration {
 	terms, on := k.o.Terms()
-	now := k.beat(terms)
 	if !on {
+		k.alive.Store(int64(k.o.Now()))
+		k.show(Verdict{Mode: Serve})
 		return pulse
 	}
+	now := k.beat(terms)
 	k.publish()
-	if k.doubted.Swap(false) || k.known.Stale || !k.known.Seen || now-k.read >= max(terms.Lease/3, time.Second) {
+	doubt := k.doubted.Load() && now-k.read >= doubtPause
+	if doubt || k.known.Stale || !k.known.Seen || now-k.read >= max(terms.Lease/3, time.Second) {
+		k.doubted.Store(false)
 		k.look(ctx, terms)
 	}
 	defer k.publish()
 	move, wait := k.next(terms)
 	if move == Acquire {
-		k.look(ctx, terms) // what a watch or a cache said is not enough
+		if !k.look(ctx, terms) { // what a watch or a cache said is not enough
+			return pulse / 2
+		}
 		move, wait = k.next(terms)
+	}
+	if k.doubted.Load() {
+		wait = min(wait, doubtPause)
 	}
 	switch {
 	case k.known.Stale || !k.known.Seen:
@@ -213,9 +233,11 @@ func (k *Keeper) step(ctx context.Context) time.Duration {
 // beat shows that the process runs, and notes if it stood still for too long.
 func (k *Keeper) beat(t Terms) time.Duration {
 	now := k.o.Now()
-	if now-time.Duration(k.alive.Swap(int64(now))) > t.Renew {
+	if now-time.Duration(k.alive.Load()) > t.Renew {
 		k.known.Stale = true
+		k.publish()
 	}
+	k.alive.Store(int64(now))
 	return now
 }
 
@@ -224,45 +246,52 @@ func (k *Keeper) next(t Terms) (Move, time.Duration) {
 		Highest: k.highest.Load(), Looked: k.looked, Asked: k.asked, Renewed: k.renewed}, t, k.o.Now())
 }
 
-// look reads the Lease.
-func (k *Keeper) look(ctx context.Context, t Terms) {
+// look reads the Lease; false = it is not known what it says now.
+func (k *Keeper) look(ctx context.Context, t Terms) bool {
 	k.read = k.beat(t)
 	bounded, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	s, err := k.o.Leases.Read(bounded)
 	if k.beat(t)-k.read > t.Renew {
-		return // of a time before the process stood still
+		return false // of a time before the process stood still
 	}
 	switch {
 	case err == nil:
-		if k.failing {
-			// Nobody could renew meanwhile: a holder that was not seen to renew gets its
-			// time anew.
-			k.looked = k.o.Now()
-			k.o.Log.Info("The activation Lease can be read again")
-		}
-		k.failing, k.missing, k.known.Stale = false, 0, false
+		k.readable()
+		k.missing, k.known.Stale = 0, false
 		k.learn(s)
+		return true
 	case errors.Is(err, ErrNoLease):
-		k.failing, k.known.Stale = false, false
+		k.readable()
+		k.known.Stale = false
 		if k.missing == 0 {
 			k.missing = k.read
+			k.o.Log.Warn("There is no activation Lease; authority stays as it is")
 		}
 		k.known.Blind = k.o.Now()-k.missing >= t.Lease
 	default:
-		k.failed(ctx, err)
 		k.known.Blind = true
+		if !k.failing && ctx.Err() == nil {
+			// Nobody else can be given authority meanwhile, so that nothing changes.
+			k.failing, k.failed = true, k.read
+			k.o.Log.Warn("The activation Lease cannot be read; authority stays as it is", "error", err)
+		}
 	}
+	return false
 }
 
-// failed notes that the API server does not answer. Nobody else can be given
-// authority meanwhile, so that nothing changes.
-func (k *Keeper) failed(ctx context.Context, err error) {
-	if k.failing || ctx.Err() != nil {
-		return
+// readable notes that the API server answers. Time in which it did not, or in which
+// this process stood still, is not held against a holder that was not seen to renew.
+func (k *Keeper) readable() {
+	now := k.o.Now()
+	switch {
+	case k.known.Stale:
+		k.looked = now
+	case k.failing:
+		k.looked = min(now, k.looked+now-k.failed)
+		k.o.Log.Info("The activation Lease can be read again")
 	}
-	k.failing = true
-	k.o.Log.Warn("The activation Lease cannot be reached; authority stays as it is", "error", err)
+	k.failing = false
 }
 
 // overhear takes over what a watch says, unless more is known.
@@ -285,7 +314,7 @@ func (k *Keeper) learn(s Sight) {
 		k.asked = now
 	}
 	k.known.Sight, k.known.Seen, k.known.Blind = s, true, false
-	k.highest.Store(max(k.highest.Load(), s.Epoch))
+	k.raise(s.Epoch)
 	k.publish()
 }
 
@@ -301,17 +330,20 @@ func (k *Keeper) move(ctx context.Context, m Move, t Terms) time.Duration {
 	}
 	switch {
 	case err == nil:
-		k.failing = false
+		k.refused = false
 		k.renewed = began
 		k.learn(s)
 		if m != Renew {
 			k.o.Log.Info("Changed the activation Lease", "move", m.String(), "epoch", s.Epoch, "holder", s.Holder.String())
 		}
 		return 0
-	case errors.Is(err, ErrConflict), errors.Is(err, ErrNoLease):
+	case errors.Is(err, ErrConflict):
 		k.doubted.Store(true) // somebody was quicker
-	default:
-		k.failed(ctx, err)
+	case errors.Is(err, ErrNoLease):
+		return t.Retry // until the operator has made it anew
+	case !k.refused && ctx.Err() == nil:
+		k.refused = true
+		k.o.Log.Warn("The activation Lease cannot be changed", "move", m.String(), "error", err)
 	}
 	return pulse / 2
 }
@@ -324,12 +356,16 @@ func (k *Keeper) publish() {
 	}
 	view := k.known
 	k.view.Store(&view)
-	v := Judge(k.o.Me.Slot, view)
+	k.show(Judge(k.o.Me.Slot, view))
+}
+
+// show tells of a verdict that differs from the one before.
+func (k *Keeper) show(v Verdict) {
 	if v == k.told && k.spoke {
 		return
 	}
 	k.told, k.spoke = v, true
-	k.o.Log.Info("Authority", "mode", v.Mode.String(), "epoch", v.Epoch, "holder", view.Holder.String(), "next", view.Next)
+	k.o.Log.Info("Authority", "mode", v.Mode.String(), "epoch", v.Epoch, "holder", k.known.Holder.String(), "next", k.known.Next)
 	k.o.Metrics.Authority(v.Mode.String(), v.Epoch)
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -25,7 +25,7 @@ func TestT34_AHandOverTakesASecond(t *testing.T) {
 		w.ask("green")
 		synctest.Wait()
 		expect(t, "asked to go", Hold, blue...)
-		expect(t, "not yet free", Relay, green...)
+		expect(t, "not yet free", Hold, green...)
 		pass(time.Second)
 		expect(t, "afterwards", Relay, blue...)
 		if epoch := expect(t, "afterwards", Serve, green...); epoch != 2 {
@@ -163,6 +163,11 @@ func TestT47_WithoutTheAPIServerEverythingGoesOn(t *testing.T) {
 		late := w.start("blue", 7) // a container that is restarted meanwhile
 		pass(time.Second)
 		expect(t, "it cannot know, and nobody can have got authority", Serve, late)
+		late.Heard(1) // the store refuses what it claims without an epoch, and shows the one there is
+		pass(time.Second)
+		if epoch := expect(t, "the store has shown the epoch", Serve, late); epoch != 1 || late.Epoch() != 1 {
+			t.Errorf("it claims with epoch %d and %d, which the store refuses", epoch, late.Epoch())
+		}
 		w.outage(false)
 		pass(10 * time.Second)
 		expect(t, "afterwards", Serve, append(blue, late)...)
@@ -221,6 +226,58 @@ func TestT48_ALeaseThatIsEditedByHand(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The store remembers a higher epoch than the Lease, which somebody made anew: whoever
+// hears of it first puts it right.
+func TestT48_AStoreThatRemembersMore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		blue, green := w.fleet()
+		for _, p := range blue {
+			if w.seen().Holder != p.o.Me {
+				p.Heard(50)
+			}
+		}
+		pass(2 * time.Second)
+		if epoch := expect(t, "afterwards", Serve, blue...); epoch != 51 {
+			t.Errorf("epoch %d, want 51", epoch)
+		}
+		expect(t, "afterwards", Relay, green...)
+	})
+}
+
+// Calls that fail now and then do not keep a captain alive that is dead.
+func TestADeadCaptainIsNotSavedByFailingCalls(t *testing.T) {
+	inWorld(t, func(w *world) {
+		blue, green := w.fleet()
+		w.ask("green")
+		w.captain(blue).end()
+		for range 12 {
+			w.outage(true)
+			pass(2 * time.Second)
+			w.outage(false)
+			pass(8 * time.Second)
+		}
+		expect(t, "two minutes later", Serve, green...)
+	})
+}
+
+// A pod that cannot read takes nothing, even if it can write by then.
+func TestNobodyTakesWithoutALook(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.start("blue", 0)
+		pass(time.Second)
+		p.end()
+		p.known.Sight, p.looked = Sight{Holder: captain("green", "n"), Next: "blue", Epoch: 1, Version: w.seen().Version}, -time.Hour
+		p.partition(true)
+		if wait := p.step(w.t.Context()); wait <= 0 || p.o.Now() > time.Hour {
+			t.Errorf("waits %v", wait)
+		}
+		p.partition(false)
+		if got := w.seen(); got.Epoch != 1 {
+			t.Errorf("it took the Lease: %+v", got)
+		}
+	})
 }
 
 func TestWithoutALeaseForLongEverybodyServes(t *testing.T) {

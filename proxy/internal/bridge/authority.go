@@ -38,34 +38,43 @@ func (b *Bridge) byAuthority(w http.ResponseWriter, r *http.Request, req *Reques
 	}
 	// What builds on a response may live on a socket of this slot; it is served there
 	// as long as the socket is.
-	if req.Tail && b.sessions.Has(t.Key) {
+	if b.sessions.Knows(t.Key, t.Client, req.Tail) {
 		t.Stay = true
 		return false
 	}
-	if req.Tail && b.forward(w, r, req, t, b.owner(t)) {
+	if req.Tail != "" && b.forward(w, r, req, t, b.owner(t)) {
 		return true
 	}
 	began := time.Now()
 	outcome, refusal, waited := b.await(w, r, req, t)
 	b.metrics.TurnHeld(outcome, waited)
-	if refusal == nil {
-		return outcome != telemetry.HeldServed
+	switch outcome {
+	case telemetry.HeldServed:
+		return b.back(w, r, req, t)
+	case telemetry.HeldRelayed:
+		b.sessions.Yield(t.Key) // the conversation is the other slot's now
+		return true             // which counts it
+	case telemetry.HeldLate, telemetry.HeldFull, telemetry.HeldGone:
 	}
-	w.Header().Set("X-Request-Id", req.ID)
-	refusal.WriteHTTP(w)
+	ended := telemetry.OutcomeCallerGone
+	if refusal != nil {
+		ended = telemetry.OutcomeRefused
+		w.Header().Set("X-Request-Id", req.ID)
+		refusal.WriteHTTP(w)
+	}
 	transport := telemetry.TransportJSON
 	if req.Stream {
 		transport = telemetry.TransportSSE
 	}
-	b.metrics.RequestDone(routeOf(req.Route), transport, telemetry.OutcomeRefused, time.Since(began))
+	b.metrics.RequestDone(routeOf(req.Route), transport, ended, time.Since(began))
 	return true
 }
 
 // back offers a turn that builds on a response which nobody here knows to the
-// replica of the other slot that has its session: without a store in common it is
-// known there alone, and only while that slot drains.
+// replica of the other slot that may: without a store in common it is known there
+// alone, and only while that slot drains. Who does not know it takes nothing.
 func (b *Bridge) back(w http.ResponseWriter, r *http.Request, req *Request, t *session.Turn) bool {
-	if !req.Tail || t.Owner.Known || !t.Key.Kind.Hard() || b.router == nil || b.sessions.Has(t.Key) {
+	if req.Tail == "" || t.Owner.Known || !t.Key.Kind.Hard() || b.router == nil {
 		return false
 	}
 	return b.router.Relay(w, r, req, t.Key)
@@ -78,6 +87,7 @@ func (b *Bridge) await(w http.ResponseWriter, r *http.Request, req *Request, t *
 	began := time.Now()
 	end := time.NewTimer(patience(req))
 	defer end.Stop()
+	var leave func() // the place to wait in; nil = none is taken
 	for {
 		waited = time.Since(began)
 		changed := b.authority.Changed()
@@ -88,24 +98,31 @@ func (b *Bridge) await(w http.ResponseWriter, r *http.Request, req *Request, t *
 		case mode == activation.Relay && b.router != nil && b.router.Relay(w, r, req, t.Key):
 			return telemetry.HeldRelayed, nil, waited
 		}
-		leave, ok := b.authority.Enter(len(req.Body))
-		if !ok {
-			return telemetry.HeldFull, failure.New(failure.HoldFull,
-				"Too many requests wait for the end of an upgrade.", failure.Dispatched(failure.DispatchNone)), waited
+		if leave == nil {
+			var ok bool
+			if leave, ok = b.authority.Enter(len(req.Body)); !ok {
+				return telemetry.HeldFull, failure.New(failure.HoldFull,
+					"Too many requests wait for the end of an upgrade.", failure.Dispatched(failure.DispatchNone)), waited
+			}
+			defer leave()
 		}
-		over := pause(r.Context(), changed, end.C)
-		leave()
-		switch {
+		switch over := pause(r.Context(), changed, end.C); {
 		case r.Context().Err() != nil:
 			return telemetry.HeldGone, nil, waited
-		case over && mode == activation.Relay:
-			return telemetry.HeldLate, failure.New(failure.SlotUnavailable,
-				"The proxies that take new requests cannot be reached from here.", failure.Dispatched(failure.DispatchNone)), waited
 		case over:
-			return telemetry.HeldLate, failure.New(failure.HoldTimeout,
-				"An upgrade took longer than requests may wait for it.", failure.Dispatched(failure.DispatchNone)), waited
+			return telemetry.HeldLate, late(mode), waited
 		}
 	}
+}
+
+// late is what a client is told that has waited for too long.
+func late(mode activation.Mode) *failure.Failure {
+	if mode == activation.Relay {
+		return failure.New(failure.SlotUnavailable,
+			"The proxies that take new requests cannot be reached from here.", failure.Dispatched(failure.DispatchNone))
+	}
+	return failure.New(failure.HoldTimeout,
+		"An upgrade took longer than requests may wait for it.", failure.Dispatched(failure.DispatchNone))
 }
 
 // pause returns true when the time is over, false when it is worth to look again.
@@ -135,13 +152,14 @@ func patience(req *Request) time.Duration {
 }
 
 // Admits says whether this replica takes a turn of another one: it has authority,
-// or the turn builds on what only the session has that is here. Otherwise the
-// session is given up as soon as it has no turn, so that whoever has authority can
-// go on with it.
-func (b *Bridge) Admits(key affinity.Key, tail bool) bool {
-	if b.authority == nil || b.authority.Verdict().Mode == activation.Serve || tail && b.sessions.Has(key) {
+// or it knows the response that the turn builds on (tail). Otherwise the session is
+// given up as soon as it has no turn, so that whoever has authority can go on with it.
+func (b *Bridge) Admits(key affinity.Key, client, tail string) bool {
+	if b.authority == nil || b.authority.Verdict().Mode == activation.Serve || b.sessions.Knows(key, client, tail) {
 		return true
 	}
-	b.sessions.Yield(key)
+	if tail == "" {
+		b.sessions.Yield(key)
+	}
 	return false
 }

@@ -36,9 +36,8 @@ type Request struct {
 	// Forwarded is the session key that the replica derived from which the turn
 	// came; nil = it came from a client.
 	Forwarded *affinity.Key
-	// Tail says that the turn means something only together with what came before it
-	// in its session.
-	Tail bool
+	// Tail is the response that the turn builds on; empty = none.
+	Tail string
 	// Return says that the replica from which it came should hold the session, and
 	// only found it here.
 	Return bool

@@ -65,7 +65,7 @@ func (b *Bridge) owner(t *session.Turn) string {
 // there, to the next in line, where other replicas send the conversation's next
 // turns. false = it is to be served here.
 func (b *Bridge) handOver(w http.ResponseWriter, r *http.Request, req *Request, t *session.Turn) bool {
-	if req.Tail && b.leaving() && b.sessions.Has(t.Key) {
+	if b.leaving() && b.sessions.Knows(t.Key, t.Client, req.Tail) {
 		return false // what it builds on goes with this replica
 	}
 	first := b.owner(t)

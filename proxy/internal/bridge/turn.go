@@ -17,7 +17,7 @@ func (b *Bridge) turn(ctx context.Context, req *Request) (*session.Turn, *failur
 	t := &session.Turn{ID: req.ID, Client: req.Client, Header: req.Header, Body: req.Body, Facts: affinity.Read(req.Body),
 		Runtime: req.Runtime, Out: session.NewOutbox()}
 	t.Stay = b.router == nil || req.Forwarded != nil
-	req.Tail = t.Facts.PreviousResponseID != "" || !t.Facts.Input.SelfContained()
+	req.Tail = t.Facts.PreviousResponseID
 	if b.name(ctx, t) != nil || b.findOwners(ctx, t) != nil {
 		return nil, unknownOwner()
 	}

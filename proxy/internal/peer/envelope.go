@@ -68,9 +68,9 @@ type Envelope struct {
 	HeaderDigest string `json:"header"`
 	BodyDigest   string `json:"body"`
 	BodyBytes    int64  `json:"bytes"`
-	// Tail says that the turn is to be taken only where its session is, if the
-	// receiver has no authority.
-	Tail bool `json:"tail,omitempty"`
+	// Tail is the response that the turn builds on: a receiver without authority takes
+	// it only if it knows that one. Empty = none.
+	Tail string `json:"tail,omitempty"`
 	// Budget is what is left of the turn's time, as deadline.Budget.Header writes it;
 	// empty = it has no end.
 	Budget string `json:"budget,omitempty"`

@@ -59,6 +59,7 @@ type Forwarder struct {
 	o         Options
 	transport *http.Transport
 	avoided   avoided
+	inflight  inflight
 }
 
 // NewForwarder makes a Forwarder; it starts nothing.
@@ -77,7 +78,16 @@ func NewForwarder(o Options) *Forwarder {
 }
 
 // Close lets go of idle connections.
-func (f *Forwarder) Close() { f.transport.CloseIdleConnections() }
+func (f *Forwarder) Close() {
+	f.inflight.leave()
+	f.transport.CloseIdleConnections()
+}
+
+// Live is how many turns others serve for clients of this replica.
+func (f *Forwarder) Live() int { return f.inflight.count() }
+
+// Leave ends those turns: their clients are told so, as their protocol says it.
+func (f *Forwarder) Leave() { f.inflight.leave() }
 
 // Owner implements bridge.Router. A replica that was not reached a moment ago
 // owns nothing; the next in line does, the same one for all. Nor does this one when
@@ -145,6 +155,7 @@ func (f *Forwarder) forward(w http.ResponseWriter, r *http.Request, req *bridge.
 	secret []byte) (outcome telemetry.ForwardOutcome, reason string) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
+	defer f.inflight.begin(cancel)()
 	out, err := f.request(ctx, req, key, address, secret)
 	if err != nil {
 		return telemetry.ForwardNotDispatched, err.Error()
@@ -174,13 +185,13 @@ func (f *Forwarder) forward(w http.ResponseWriter, r *http.Request, req *bridge.
 	switch outcome := res.Header.Get(outcomeHeader); {
 	case outcome == acknowledged:
 		f.avoided.reached(address)
-		return relay{w: w, req: req, quiet: quiet}.run(res)
+		return relay{w: w, req: req, quiet: quiet, ctx: ctx}.run(res)
 	case outcome == rejected:
 		reason = res.Header.Get(reasonHeader)
 		switch {
 		case reason == reasonDraining:
 			f.avoided.failed(address, time.Now())
-		case reason == reasonAuthority && !req.Tail:
+		case reason == reasonAuthority && req.Tail == "":
 			f.o.Doubt()
 		}
 		return telemetry.ForwardRejected, reason

@@ -289,7 +289,7 @@ func TestT40_AReplicaWithoutAuthorityTakesNothing(t *testing.T) {
 		t.Error("a slot that takes turns is avoided like a replica that is gone")
 	}
 	tail := honest(o)
-	tail.envelope.Tail = true
+	tail.envelope.Tail = "resp_1"
 	if _, outcome, reason := tail.send(t, o); outcome != acknowledged {
 		t.Errorf("what builds on a session that is there is refused: %s %s", outcome, reason)
 	}

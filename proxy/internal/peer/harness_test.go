@@ -78,7 +78,7 @@ func newOwner(t *testing.T, serve func(http.ResponseWriter, *http.Request, *brid
 	o.address = listener.Addr().String()
 	receiver, err := NewReceiver(ReceiverOptions{
 		Self: Identity{Pod: o.pod, Address: o.address}, Table: o.table.Load, Runtime: &o.runtime, Turns: o, Draining: o.draining.Load,
-		Admits: func(_ affinity.Key, tail bool) bool { return !o.powerless.Load() || tail },
+		Admits: func(_ affinity.Key, _, tail string) bool { return !o.powerless.Load() || tail != "" },
 		Begin:  func() func() { o.live.Add(1); return func() { o.live.Add(-1) } }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

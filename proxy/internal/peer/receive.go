@@ -58,9 +58,9 @@ type ReceiverOptions struct {
 	Turns   Turns
 	// Draining says that no turn is to be taken any more.
 	Draining func() bool
-	// Admits says whether a turn is taken; tail, that it builds on what only its
-	// session has.
-	Admits func(key affinity.Key, tail bool) bool
+	// Admits says whether a turn of a client is taken; tail is the response it builds
+	// on, empty = none.
+	Admits func(key affinity.Key, client, tail string) bool
 	// Begin counts a turn until the returned function is called.
 	Begin func() (end func())
 	Log   *slog.Logger
@@ -134,7 +134,7 @@ func (p *Receiver) request(w http.ResponseWriter, r *http.Request, e Envelope) (
 		return nil, http.StatusBadRequest, reasonBody
 	case p.o.Draining():
 		return nil, http.StatusServiceUnavailable, reasonDraining
-	case !p.o.Admits(key, e.Tail):
+	case !p.o.Admits(key, e.Client, e.Tail):
 		return nil, http.StatusMisdirectedRequest, reasonAuthority
 	}
 	r.Header.Del("Content-Encoding") // not signed, so nobody's word

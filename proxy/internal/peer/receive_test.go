@@ -174,7 +174,7 @@ func TestT56_EnvelopesOfAnotherVersion(t *testing.T) {
 	for name, envelope := range map[string]string{
 		"older": fmt.Sprintf(`{"request":"r","client":"alice","route":"codex","stream":false,"key":%q,"origin":"origin","target":"owner","address":%q,"hops":1,%s}`,
 			conversation.Name(), o.address, digests),
-		"newer": fmt.Sprintf(`{"request":"r","client":"alice","route":"codex","stream":false,"key":%q,"origin":"origin","target":"owner","address":%q,"hops":1,%s,"tail":true,"epoch":7,"more":{"of":"it"}}`,
+		"newer": fmt.Sprintf(`{"request":"r","client":"alice","route":"codex","stream":false,"key":%q,"origin":"origin","target":"owner","address":%q,"hops":1,%s,"tail":"resp_1","epoch":7,"more":{"of":"it"}}`,
 			conversation.Name(), o.address, digests),
 	} {
 		f.after = func(req *http.Request) {

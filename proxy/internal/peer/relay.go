@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
 	"github.com/causeway-dev/causeway/proxy/internal/intake"
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
 )
@@ -69,6 +71,7 @@ type relay struct {
 	w     http.ResponseWriter
 	req   *bridge.Request
 	quiet *silence
+	ctx   context.Context //nolint:containedctx // of this one answer; its cause is why it ends
 }
 
 func (a relay) run(res *http.Response) (telemetry.ForwardOutcome, string) {
@@ -141,7 +144,11 @@ func (a relay) end(control *http.ResponseController, seen *events, err error) st
 		return ""
 	}
 	if !seen.torn { // a terminal event inside of another would be read as part of it
-		event := lostPeer().Event(seen.idOr(a.req.ID), seen.nextSequence(), time.Now())
+		why := lostPeer()
+		if errors.Is(context.Cause(a.ctx), errLeaving) {
+			why = failure.New(failure.Draining, "This proxy is going away; send the request again.", failure.Reason("stopping"))
+		}
+		event := why.Event(seen.idOr(a.req.ID), seen.nextSequence(), time.Now())
 		_, _ = fmt.Fprintf(a.w, "event: response.failed\ndata: %s\n\n", event)
 		_ = control.Flush()
 	}

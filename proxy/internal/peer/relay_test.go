@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +24,7 @@ import (
 
 func relayed(body io.Reader) (string, string) {
 	w := httptest.NewRecorder()
-	why := relay{w: w, req: &bridge.Request{ID: "req-1"}, quiet: &silence{}}.stream(body)
+	why := relay{w: w, req: &bridge.Request{ID: "req-1"}, quiet: &silence{}, ctx: context.Background()}.stream(body)
 	return w.Body.String(), why
 }
 
@@ -139,7 +140,7 @@ func TestSilenceOfAStreamIsALostPeer(t *testing.T) {
 		w := httptest.NewRecorder()
 		done := make(chan telemetry.ForwardOutcome, 1)
 		go func() {
-			outcome, _ := relay{w: w, req: req, quiet: quiet}.run(&http.Response{StatusCode: http.StatusOK,
+			outcome, _ := relay{w: w, req: req, quiet: quiet, ctx: t.Context()}.run(&http.Response{StatusCode: http.StatusOK,
 				Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: read})
 			done <- outcome
 		}()

@@ -16,8 +16,12 @@ func (r *Registry) Rebalance(ours func(affinity.Key) bool) {
 	}
 }
 
-// Has says whether the session of a key is here.
-func (r *Registry) Has(key affinity.Key) bool {
+// Knows says whether the session of a key is here and a response is one of its
+// client's that this process knows itself; an empty id is none.
+func (r *Registry) Knows(key affinity.Key, client, responseID string) bool {
+	if _, known := r.owners.get(responseID, client); responseID == "" || !known {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessions[key] != nil

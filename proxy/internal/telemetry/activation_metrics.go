@@ -80,6 +80,14 @@ func (m *Metrics) Authority(mode string, epoch int64) {
 
 // WatchHeld shows how many turns wait for authority.
 func (m *Metrics) WatchHeld(read func() int) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts(options("turns_held",
-		"Turns that wait because their proxy has no authority.")), func() float64 { return float64(read()) }))
+	m.watch("turns_held", "Turns that wait because their proxy has no authority.", read)
+}
+
+// WatchRelayed shows how many turns other proxies serve for clients of this one.
+func (m *Metrics) WatchRelayed(read func() int) {
+	m.watch("turns_relayed", "Turns of clients of this proxy that others serve.", read)
+}
+
+func (m *Metrics) watch(name, help string, read func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts(options(name, help)), func() float64 { return float64(read()) }))
 }
