@@ -68,7 +68,7 @@ func (p *process) newGate(s *Slots) *activation.Gate {
 	}
 	return activation.NewGate(activation.NewKeeper(activation.Options{
 		Leases: s.Leases, Me: me, Log: p.log, Metrics: p.metrics, Now: store.Instant, Wall: time.Now,
-		Eligible: func() bool { return p.serving.Load() && !p.server.Draining() },
+		Eligible: func() bool { return p.serving.Load() && !p.goes() },
 		Terms: func() (activation.Terms, bool) {
 			a := p.runtime.Load().Bundle.Activation
 			if a == nil {
@@ -79,9 +79,16 @@ func (p *process) newGate(s *Slots) *activation.Gate {
 	}))
 }
 
-// leaving says that another slot serves the clients that are still connected here.
+// goes says that this replica is about to end: it was told so, or Kubernetes has
+// taken it from the endpoints of its slot, which it does as soon as a pod is deleted,
+// long before the process is told.
+func (p *process) goes() bool {
+	return p.server.Draining() || p.peers != nil && !p.peers.table.Load().Stays()
+}
+
+// leaving says that clients which are still connected here are served elsewhere.
 func (p *process) leaving() bool {
-	return p.gate != nil && p.gate.Verdict().Mode == activation.Relay
+	return p.goes() || p.gate != nil && p.gate.Verdict().Mode == activation.Relay
 }
 
 // keepAuthority follows the Lease and the replicas of the other slot until ctx ends.

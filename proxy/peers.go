@@ -119,7 +119,7 @@ func (p *process) router() bridge.Router {
 	}
 	p.peers.forwarder = peer.NewForwarder(peer.Options{
 		Self: p.peers.self, Table: p.peers.table.Load, Other: p.peers.other.Load, Log: p.log, Metrics: p.metrics,
-		Leaving: func() bool { return p.server.Draining() },
+		Leaving: p.goes,
 		Doubt: func() {
 			if p.gate != nil {
 				p.gate.Doubt()
@@ -153,6 +153,9 @@ func (p *process) followPeers(ctx context.Context) {
 		p.peers.table.Store(table)
 		p.log.Info("Replicas changed", "replicas", len(members))
 		p.rebalance()
+		if p.gate != nil {
+			p.gate.Wake() // who is gone from the slot is its captain no longer
+		}
 	})
 	if err != nil {
 		p.log.Error("The other replicas are not known; turns are served where they come", "error", err)

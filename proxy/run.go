@@ -133,7 +133,7 @@ func assemble(o Options, rt *config.Runtime, others *peers, slots *Slots) (*proc
 	}
 	p.gate = p.newGate(slots)
 	options := bridge.Options{Logger: o.Logger, Accounts: p.accounts, Routes: p.routes, Metrics: p.metrics, Router: p.router(),
-		Store: p.store, Holder: p.holder, Leaving: func() bool { return p.server.Draining() }}
+		Store: p.store, Holder: p.holder, Leaving: p.goes}
 	if p.gate != nil {
 		options.Authority = p.gate
 	}

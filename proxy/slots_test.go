@@ -591,3 +591,27 @@ func TestT54_B82_ARelayedStreamIsNotForgotten(t *testing.T) {
 	p.ended <- nil
 	delete(s.pods, "blue-0")
 }
+
+// A pod that is deleted is out of the endpoints long before it is told: from then on
+// it is captain no longer, not even if its slot is asked to take over, and its turns
+// go to its siblings.
+func TestT34_T54_ADeletedPodIsNoCaptain(t *testing.T) {
+	s := newSlots(t, upstream.Script{})
+	captain := s.lease.seen().Holder.Pod
+	other := map[string]string{"blue-0": "blue-1", "blue-1": "blue-0"}[captain]
+	s.fleet["blue"].set(captain, false)
+	s.pods[other].until(t, "another captain", func() bool { return s.lease.seen().Holder.Pod == other })
+	before := s.pods[other].metric(t, `causeway_proxy_client_bytes_total{direction="received"}`)
+	var c talk
+	s.turn(captain, "late", &c, "hello")
+	if s.pods[other].metric(t, `causeway_proxy_client_bytes_total{direction="received"}`) == before {
+		t.Error("the pod that goes served a turn that its sibling could")
+	}
+	s.lease.ask("green")
+	s.await("green")
+	s.lease.ask("blue")
+	s.pods[other].until(t, "the slot's return", func() bool { return s.lease.seen().Holder.Slot == "blue" })
+	if pod := s.lease.seen().Holder.Pod; pod != other {
+		t.Errorf("%s is captain, which is about to end", pod)
+	}
+}

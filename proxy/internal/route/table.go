@@ -49,6 +49,11 @@ func (t *Table) Len() int {
 	return len(t.members)
 }
 
+// Stays says whether this replica is among those that serve. One that is not while
+// others are is about to end, or not able to serve; while nobody is known it is not
+// known either.
+func (t *Table) Stays() bool { return t.Len() == 0 || t.contains(t.self) }
+
 // Rank is the place of this replica among all, from 0, and how many they are. One
 // that is not in its own table counts itself as the last.
 func (t *Table) Rank() (rank, replicas int) {
