@@ -114,17 +114,23 @@ func (p *process) keepAuthority(ctx context.Context, tasks *sync.WaitGroup) {
 func (p *process) giveSessionsAway(ctx context.Context) {
 	soft := time.NewTimer(0)
 	defer soft.Stop()
+	var end time.Time // of the soft time; zero = this slot has authority
 	for {
 		changed := p.gate.Changed()
 		rt := p.runtime.Load()
 		soft.Stop()
-		switch shared := p.store != nil && upstream.AnchorScope(rt.Bundle.Pool.Provider.Type) == upstream.ScopeAccount; {
-		case p.gate.Verdict().Mode != activation.Relay:
+		switch mode := p.gate.Verdict().Mode; {
+		case mode == activation.Serve:
+			end = time.Time{}
 			p.released.Store(false)
-		case shared:
+		case mode == activation.Hold: // nobody has it; what has begun goes on
+		case p.store != nil && upstream.AnchorScope(rt.Bundle.Pool.Provider.Type) == upstream.ScopeAccount:
 			p.released.Store(true)
-		default:
-			soft.Reset(time.Duration(rt.Bundle.Drain.SoftSeconds) * time.Second)
+		case end.IsZero():
+			end = time.Now().Add(time.Duration(rt.Bundle.Drain.SoftSeconds) * time.Second)
+		}
+		if !end.IsZero() && !p.released.Load() {
+			soft.Reset(time.Until(end))
 		}
 		p.rebalance()
 		p.changed()
@@ -132,12 +138,6 @@ func (p *process) giveSessionsAway(ctx context.Context) {
 		case <-changed:
 		case <-soft.C:
 			p.released.Store(true)
-			p.rebalance()
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
 		case <-ctx.Done():
 			return
 		}
