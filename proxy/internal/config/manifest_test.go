@@ -173,7 +173,6 @@ func TestManifestWarnings(t *testing.T) {
 		{"no password of the store", edited(t, "bridge.yaml", "  clients:\n", "  store: {type: Redis, redis: {addresses: ['a:1'], authSecretRef: {name: redis, key: x}}}\n  clients:\n"),
 			"bridge.yaml: BridgePolicy/chat: the store has no password (SecretNotFound): spec.store.redis.authSecretRef: Secret redis does not exist"},
 		{"open to all", edited(t, "bridge.yaml", "    keysSecretRef:\n      name: clients", "    mode: Open"), "spec.clients.mode is Open"},
-		{"a field of later", edited(t, "bridge.yaml", "  clients:\n", "  rollout: {type: BlueGreen}\n  clients:\n"), "BridgePolicy/chat: spec.rollout is accepted and not yet effective"},
 		{"a reset that cannot be used", edited(t, "bridge.yaml", "  name: chat\n", "  name: chat\n  annotations: {causeway.dev/reset-circuits: '"+canary+" now'}\n"),
 			"bridge.yaml: BridgePolicy/chat: annotation causeway.dev/reset-circuits must be"},
 		{"a force that cannot be used", edited(t, "bridge.yaml", "  name: chat\n", "  name: chat\n  annotations: {causeway.dev/force-circuits: '"+canary+"'}\n"),
