@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,8 +25,9 @@ import (
 type Slots struct {
 	Slot   string
 	Leases activation.Leases
-	// Other is Replicas.Follow of the other slot.
-	Other func(ctx context.Context, changed func(addresses map[string]string)) error
+	// Other reports the ready replicas of the other slot whenever they change, until
+	// ctx ends.
+	Other func(ctx context.Context, changed func([]route.Member)) error
 }
 
 // slotsOf finds the slot of this pod from the name of its Service; nil = it has
@@ -37,9 +37,9 @@ func slotsOf(o Options, rt *config.Runtime, others *peers) (*Slots, func(), erro
 		return o.Slots, func() {}, nil
 	}
 	pod, cluster, _ := report.InCluster(o.Getenv)
-	slot, ok := strings.CutPrefix(o.Getenv(envPeerService), rt.Bundle.Name+"-")
-	at := slices.Index(slotNames, slot)
-	if !ok || at < 0 {
+	slot, named := strings.CutPrefix(o.Getenv(envPeerService), rt.Bundle.Name+"-")
+	other, known := bundle.OtherSlot(slot)
+	if !named || !known {
 		return nil, func() {}, nil
 	}
 	leases, closeIdle, err := activation.NewLeases(activation.Source{
@@ -48,14 +48,10 @@ func slotsOf(o Options, rt *config.Runtime, others *peers) (*Slots, func(), erro
 	if err != nil {
 		return nil, nil, fmt.Errorf("following the activation Lease: %w", err)
 	}
-	service := rt.Bundle.Name + "-" + slotNames[1-at]
-	return &Slots{Slot: slot, Leases: leases, Other: func(ctx context.Context, changed func(map[string]string)) error {
-		return others.watch(ctx, service, func(members []route.Member) { changed(addressesOf(members)) })
+	return &Slots{Slot: slot, Leases: leases, Other: func(ctx context.Context, changed func([]route.Member)) error {
+		return others.watch(ctx, rt.Bundle.Name+"-"+other, changed)
 	}}, closeIdle, nil
 }
-
-// slotNames are the two slots.
-var slotNames = []string{string(v1alpha1.SlotBlue), string(v1alpha1.SlotGreen)}
 
 // newGate makes the gate before new turns; nil = this replica is in no slot.
 func (p *process) newGate(s *Slots) *activation.Gate {
@@ -63,11 +59,8 @@ func (p *process) newGate(s *Slots) *activation.Gate {
 		return nil
 	}
 	me := bundle.Holder{Slot: s.Slot, Pod: p.peers.self.Pod, UID: p.options.Getenv(report.EnvPodUID), Nonce: rand.Text()[:8]}
-	if me.UID == "" {
-		me.UID = "none"
-	}
 	return activation.NewGate(activation.NewKeeper(activation.Options{
-		Leases: s.Leases, Me: me, Log: p.log, Metrics: p.metrics, Now: store.Instant, Wall: time.Now,
+		Leases: s.Leases, Me: me, Log: p.log, Now: store.Instant, Wall: time.Now,
 		Eligible: func() bool { return p.serving.Load() && !p.goes() },
 		Terms: func() (activation.Terms, bool) {
 			a := p.runtime.Load().Bundle.Activation
@@ -88,7 +81,7 @@ func (p *process) goes() bool {
 
 // leaving says that clients which are still connected here are served elsewhere.
 func (p *process) leaving() bool {
-	return p.goes() || p.gate != nil && p.gate.Verdict().Mode == activation.Relay
+	return p.goes() || p.authority().Mode == activation.Relay
 }
 
 // keepAuthority follows the Lease and the replicas of the other slot until ctx ends.
@@ -99,9 +92,7 @@ func (p *process) keepAuthority(ctx context.Context, tasks *sync.WaitGroup) {
 	tasks.Go(func() { p.gate.Run(ctx) })
 	tasks.Go(func() { p.giveSessionsAway(ctx) })
 	tasks.Go(func() {
-		err := p.slots.Other(ctx, func(addresses map[string]string) {
-			p.peers.other.Store(route.New(p.peers.self.Pod, membersOf(addresses)))
-		})
+		err := p.slots.Other(ctx, func(members []route.Member) { p.peers.other.Store(route.New(p.peers.self.Pod, members)) })
 		if err != nil {
 			p.log.Error("The replicas of the other slot are not known; turns are not relayed to them", "error", err)
 		}
@@ -153,14 +144,23 @@ func (p *process) rebalance() {
 	})
 }
 
-// role is what the report says of this replica.
-func (p *process) role(active int) v1alpha1.ReplicaRole {
+// authority is what this replica does with new turns.
+func (p *process) authority() activation.Verdict {
+	if p.gate == nil {
+		return activation.Verdict{Mode: activation.Serve}
+	}
+	return p.gate.Verdict()
+}
+
+// roleOf is what the report says of a replica: stopping, with its authority and as
+// many turns under way.
+func roleOf(stopping bool, mode activation.Mode, turns int) v1alpha1.ReplicaRole {
 	switch {
-	case p.server.Draining():
+	case stopping:
 		return v1alpha1.RoleDraining
-	case p.gate == nil || p.gate.Verdict().Mode == activation.Serve:
+	case mode == activation.Serve:
 		return v1alpha1.RoleServing
-	case active > 0:
+	case turns > 0:
 		return v1alpha1.RoleDraining
 	}
 	return v1alpha1.RoleStandby

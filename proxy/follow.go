@@ -77,7 +77,7 @@ func (p *process) snapshot() report.Snapshot {
 	s := report.Snapshot{
 		Config:         report.Config{Generation: rt.Bundle.Generation, Hash: rt.Bundle.Hash, CredentialsHash: rt.Credentials.Hash},
 		Version:        version.Version,
-		Sessions:       reported(p.bridge.Overview()),
+		Sessions:       reported(p.bridge.Overview(), p.peers.live()),
 		Accounts:       reportedAccounts(p.accounts.States()),
 		Lanes:          reportedLanes(p.accounts.Lanes()),
 		Routes:         reportedRoutes(p.routes.States()),
@@ -87,8 +87,7 @@ func (p *process) snapshot() report.Snapshot {
 	if r := p.rejected.Load(); r != nil {
 		s.Config = report.Config{Generation: r.Generation, Hash: r.Hash, CredentialsHash: r.CredentialsHash, Rejected: r.Reason}
 	}
-	s.Sessions.Draining += p.peers.live() // an end of this replica would cut them
-	s.Role = p.role(s.Sessions.Active + s.Sessions.Draining)
+	s.Role = roleOf(p.server.Draining(), p.authority().Mode, s.Sessions.Active+s.Sessions.Draining)
 	if p.gate != nil {
 		s.Epoch = p.gate.Epoch()
 	}

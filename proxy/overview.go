@@ -12,10 +12,11 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
 )
 
-// reported is what a report says of sessions.
-func reported(o session.Overview) report.Sessions {
+// reported is what a report says of sessions. Turns that others serve for clients of
+// this replica count as well: its end would cut them.
+func reported(o session.Overview, relayed int) report.Sessions {
 	s := report.Sessions{
-		Active: o.Active, Draining: o.Draining, Quarantined: o.Quarantined, OldestTurn: o.OldestTurn, NotClosed: o.Open + o.HalfOpen,
+		Active: o.Active, Draining: o.Draining + relayed, Quarantined: o.Quarantined, OldestTurn: o.OldestTurn, NotClosed: o.Open + o.HalfOpen,
 	}
 	for _, c := range o.Circuits {
 		s.Circuits = append(s.Circuits, report.Circuit{Key: c.Key, HalfOpen: c.HalfOpen, Reason: c.Reason, Until: c.Until})
@@ -80,9 +81,9 @@ func (p *process) resetCircuits(rt *config.Runtime) {
 // a while.
 func (p *process) forceCircuits(rt *config.Runtime) {
 	var forces []circuit.Force
+	states := map[string]circuit.State{bundle.CircuitOpen: circuit.Open, bundle.CircuitClosed: circuit.Closed}
 	for _, f := range rt.Bundle.ForceCircuits {
-		to := map[string]circuit.State{bundle.CircuitOpen: circuit.Open, bundle.CircuitClosed: circuit.Closed}
-		state, known := to[f.State]
+		state, known := states[f.State]
 		route, valid := circuit.ParseKey(f.Route)
 		if !known || !valid {
 			p.log.Error("Ignoring a forced circuit: it has no valid route or state", "route", f.Route, "state", f.State)

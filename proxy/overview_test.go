@@ -154,17 +154,31 @@ func TestOpsPortShowsSessionsAfterTurns(t *testing.T) {
 	}
 }
 
-// A session that is stuck is seen on the ops port and in metrics, and a new
-// value of the annotation lets its next turn through; an old one does not.
-func TestAResetLetsTheNextTurnThrough(t *testing.T) {
+// bridged is a proxy before a scripted upstream.
+func bridged(t *testing.T) (*upstream.Server, *proxied) {
+	t.Helper()
 	up := upstream.Start(t, upstream.Options{Accounts: map[string]string{secretKey: "first"}})
 	p := launch(t, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60}, nil)
 	p.configure(t, up.URL+"/v1", bundle.Drain{PodGraceSeconds: 60}, firstKey)
 	p.awaitConfiguration(t)
+	return up, p
+}
+
+// builtIn is the circuit policy of who names none.
+func builtIn(t *testing.T) bundle.Circuit {
+	t.Helper()
 	circuit, errs := effective.Circuit(nil)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
+	return circuit
+}
+
+// A session that is stuck is seen on the ops port and in metrics, and a new
+// value of the annotation lets its next turn through; an old one does not.
+func TestAResetLetsTheNextTurnThrough(t *testing.T) {
+	up, p := bridged(t)
+	circuit := builtIn(t)
 	p.edit(t, func(b *bundle.Bundle) {
 		b.Circuit.RetryCircuit, b.Circuit.Quarantine = circuit.RetryCircuit, circuit.Quarantine
 		b.ResetCircuits = "before"
@@ -222,7 +236,7 @@ func TestWhatIsReportedOfSessions(t *testing.T) {
 		Active: 4, Idle: 50, Draining: 1, Quarantined: 3, OldestTurn: time.Minute, Open: 2, HalfOpen: 5,
 		Circuits:    []session.CircuitView{{Key: "aaaaaaaaaaaa", HalfOpen: true, Reason: "CleanClose", Until: at}},
 		Quarantines: []session.QuarantineView{{Key: "bbbbbbbbbbbb", Reason: "Wedged", Since: at.Add(-time.Hour), Until: at}},
-	})
+	}, 0)
 	want := report.Sessions{
 		Active: 4, Draining: 1, Quarantined: 3, OldestTurn: time.Minute, NotClosed: 7,
 		Circuits:    []report.Circuit{{Key: "aaaaaaaaaaaa", HalfOpen: true, Reason: "CleanClose", Until: at}},
@@ -236,14 +250,8 @@ func TestWhatIsReportedOfSessions(t *testing.T) {
 // What a person forces holds in a real proxy until its end, is seen in metrics,
 // and ends at once when the wish is taken back.
 func TestT16_AForcedRouteRefusesAndReturns(t *testing.T) {
-	up := upstream.Start(t, upstream.Options{Accounts: map[string]string{secretKey: "first"}})
-	p := launch(t, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60}, nil)
-	p.configure(t, up.URL+"/v1", bundle.Drain{PodGraceSeconds: 60}, firstKey)
-	p.awaitConfiguration(t)
-	circuit, errs := effective.Circuit(nil)
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	up, p := bridged(t)
+	circuit := builtIn(t)
 	p.edit(t, func(b *bundle.Bundle) { b.Circuit.Breaker = circuit.Breaker })
 	turn := func() int {
 		status, _, _ := p.turn(t, "CANARY", `{"model":"gpt-5.5","input":"hello"}`)

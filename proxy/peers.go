@@ -104,14 +104,6 @@ func membersOf(addresses map[string]string) []route.Member {
 	return members
 }
 
-func addressesOf(members []route.Member) map[string]string {
-	addresses := make(map[string]string, len(members))
-	for _, m := range members {
-		addresses[m.Pod] = m.Address
-	}
-	return addresses
-}
-
 // router is what the bridge asks who serves a turn; nil = it does, always.
 func (p *process) router() bridge.Router {
 	if p.peers == nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/causeway-dev/causeway/api/bundle"
+	"github.com/causeway-dev/causeway/proxy/internal/route"
 	"github.com/causeway-dev/causeway/test/upstream"
 )
 
@@ -38,30 +39,31 @@ func newFleet() *fleet {
 func (f *fleet) replicas(pod string) *Replicas {
 	return &Replicas{Pod: pod, Follow: func(ctx context.Context, own string, changed func(map[string]string)) error {
 		f.mu.Lock()
-		f.ready[pod], f.known[pod], f.changed[pod] = own, own, changed
-		f.tell()
+		f.ready[pod], f.known[pod] = own, own
 		f.mu.Unlock()
-		<-ctx.Done()
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.changed, pod)
+		f.listen(ctx, pod, changed)
 		return nil
 	}}
 }
 
 // follow tells a pod of another fleet who is ready here.
-func (f *fleet) follow(name string) func(ctx context.Context, changed func(map[string]string)) error {
-	return func(ctx context.Context, changed func(map[string]string)) error {
-		f.mu.Lock()
-		f.changed[name] = changed
-		f.tell()
-		f.mu.Unlock()
-		<-ctx.Done()
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.changed, name)
+func (f *fleet) follow(name string) func(ctx context.Context, changed func([]route.Member)) error {
+	return func(ctx context.Context, changed func([]route.Member)) error {
+		f.listen(ctx, name, func(addresses map[string]string) { changed(membersOf(addresses)) })
 		return nil
 	}
+}
+
+// listen tells of every change until ctx ends.
+func (f *fleet) listen(ctx context.Context, name string, changed func(map[string]string)) {
+	f.mu.Lock()
+	f.changed[name] = changed
+	f.tell()
+	f.mu.Unlock()
+	<-ctx.Done()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.changed, name)
 }
 
 // tell is called under mu.

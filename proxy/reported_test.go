@@ -6,9 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/causeway-dev/causeway/api/v1alpha1"
 	"github.com/causeway-dev/causeway/proxy/internal/account"
+	"github.com/causeway-dev/causeway/proxy/internal/activation"
 	"github.com/causeway-dev/causeway/proxy/internal/bulkhead"
 	"github.com/causeway-dev/causeway/proxy/internal/report"
+	"github.com/causeway-dev/causeway/proxy/internal/session"
 )
 
 func TestB42_AReportSaysAllThatIsKnownOfAccounts(t *testing.T) {
@@ -27,6 +30,30 @@ func TestB42_AReportSaysAllThatIsKnownOfAccounts(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A slot is drained when its reports say so: turns that others serve for its clients
+// are not done, and a pod without authority that has some does not stand by.
+func TestB82_WhatIsUnderWayElsewhereIsNotDone(t *testing.T) {
+	if s := reported(session.Overview{Draining: 1}, 2); s.Active != 0 || s.Draining != 3 {
+		t.Errorf("%+v", s)
+	}
+	for name, tc := range map[string]struct {
+		stopping bool
+		mode     activation.Mode
+		turns    int
+		want     v1alpha1.ReplicaRole
+	}{
+		"authority":                       {false, activation.Serve, 0, v1alpha1.RoleServing},
+		"no authority, and turns":         {false, activation.Relay, 1, v1alpha1.RoleDraining},
+		"no authority, and nothing to do": {false, activation.Relay, 0, v1alpha1.RoleStandby},
+		"a hand-over":                     {false, activation.Hold, 0, v1alpha1.RoleStandby},
+		"stopping":                        {true, activation.Serve, 0, v1alpha1.RoleDraining},
+	} {
+		if got := roleOf(tc.stopping, tc.mode, tc.turns); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
 	}
 }
 

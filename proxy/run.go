@@ -154,7 +154,10 @@ func assemble(o Options, rt *config.Runtime, others *peers, slots *Slots) (*proc
 	p.watchLanes()
 	p.watchRoutes()
 	if p.gate != nil {
-		p.metrics.WatchHeld(p.gate.Held)
+		p.metrics.WatchAuthority(activation.Modes(), func() (string, int64) {
+			v := p.gate.Verdict()
+			return v.Mode.String(), v.Epoch
+		}, p.gate.Held)
 	}
 	if p.peers != nil {
 		p.metrics.WatchRelayed(p.peers.live)

@@ -1,8 +1,12 @@
 package bundle
 
 import (
+	"slices"
 	"strings"
 )
+
+// slotNames are the two slots of a bridge; see v1alpha1.SlotName.
+var slotNames = []string{"blue", "green"}
 
 // Activation says how the two slots of a bridge agree on which of them has
 // authority: admits new turns and writes records. The numbers are seconds.
@@ -37,22 +41,30 @@ func (h Holder) String() string {
 	return strings.Join([]string{h.Slot, h.Pod, h.UID, h.Nonce}, "/")
 }
 
+// OtherSlot is the slot that takes turns with the given one; false = that is none.
+func OtherSlot(slot string) (string, bool) {
+	at := slices.Index(slotNames, slot)
+	if at < 0 {
+		return "", false
+	}
+	return slotNames[1-at], true
+}
+
 // ParseHolder reads a holderIdentity; false = somebody else wrote it.
 func ParseHolder(identity string) (Holder, bool) {
 	if identity == "" {
 		return Holder{}, true
 	}
 	parts := strings.Split(identity, "/")
-	if len(parts) == 1 {
-		return Holder{Slot: identity}, true
-	}
-	if len(parts) != 4 {
+	if !slices.Contains(slotNames, parts[0]) || slices.Contains(parts, "") {
 		return Holder{}, false
 	}
-	for _, part := range parts {
-		if part == "" {
-			return Holder{}, false
-		}
+	switch len(parts) {
+	case 1:
+		return Holder{Slot: parts[0]}, true
+	case 4:
+		return Holder{Slot: parts[0], Pod: parts[1], UID: parts[2], Nonce: parts[3]}, true
+	default:
+		return Holder{}, false
 	}
-	return Holder{Slot: parts[0], Pod: parts[1], UID: parts[2], Nonce: parts[3]}, true
 }

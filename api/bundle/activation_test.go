@@ -8,7 +8,7 @@ func TestHoldersAreReadAsTheyAreWritten(t *testing.T) {
 			t.Errorf("%q is read as %+v, %v", h, got, ok)
 		}
 	}
-	for _, foreign := range []string{"/", "blue/pod", "blue/pod/uid", "blue//uid/nonce", "a/b/c/d/e", "/pod/uid/nonce"} {
+	for _, foreign := range []string{"/", "blue/pod", "blue/pod/uid", "blue//uid/nonce", "blue/b/c/d/e", "/pod/uid/nonce", "red", "somebody else", "red/pod/uid/nonce"} {
 		if got, ok := ParseHolder(foreign); ok {
 			t.Errorf("%q is read as %+v", foreign, got)
 		}

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -122,7 +123,7 @@ func refusal(kind, name, what string, err error) error {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%s %s %s: %w", what, kind, name, errStale)
 	}
-	if refused := classify(err); refused != err { //nolint:errorlint // whether it was marked
+	if refused := classify(err); errors.Is(refused, ErrForbidden) {
 		return &Refusal{kind, name, refused}
 	}
 	return fmt.Errorf("%s %s %s: %w", what, kind, name, err)

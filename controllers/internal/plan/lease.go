@@ -29,13 +29,8 @@ func readLease(l *coordinationv1.Lease) lease {
 	out.epoch, _ = strconv.ParseInt(l.Annotations[v1alpha1.AnnotationEpoch], 10, 64) // what is no number is as good as 0
 	out.madeAt = parseTime(l.Annotations[v1alpha1.AnnotationStartedAt])
 	if id := l.Spec.HolderIdentity; id != nil {
-		holder, ok := bundle.ParseHolder(*id)
-		switch v1alpha1.SlotName(holder.Slot) {
-		case "", v1alpha1.SlotBlue, v1alpha1.SlotGreen:
-			out.holder, out.foreign = holder, !ok
-		default:
-			out.foreign = true
-		}
+		holder, ours := bundle.ParseHolder(*id)
+		out.holder, out.foreign = holder, !ours
 	}
 	return out
 }

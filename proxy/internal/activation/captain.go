@@ -71,34 +71,30 @@ func Next(p Position, t Terms, now time.Duration) (Move, time.Duration) {
 		return Acquire, 0
 	case !s.Foreign && s.Holder.Pod == "":
 		// The other slot's captain resigned in the moment in which it was asked to go.
-		if wait := p.Asked + settleTime - now; wait > 0 {
-			return Stay, wait
-		}
-		return Acquire, 0
+		return at(p.Asked+settleTime, now, Acquire)
 	}
-	if wait := p.Looked + t.Lease - now; wait > 0 {
+	return at(p.Looked+t.Lease, now, Acquire) // from somebody who does not renew
+}
+
+// at makes a move when its time has come.
+func at(due, now time.Duration, m Move) (Move, time.Duration) {
+	if wait := due - now; wait > 0 {
 		return Stay, wait
 	}
-	return Acquire, 0 // from somebody who does not renew
+	return m, 0
 }
 
 // asCaptain is Next of the pod that holds the Lease.
 func (p Position) asCaptain(wanted bool, t Terms, now time.Duration) (Move, time.Duration) {
 	switch {
 	case !wanted:
-		if wait := p.Asked + settleTime - now; wait > 0 {
-			return Stay, wait
-		}
-		return Release, 0
+		return at(p.Asked+settleTime, now, Release)
 	case !p.Eligible:
 		return Resign, 0
 	case p.Sight.Epoch < p.Highest:
 		return Acquire, 0 // somebody took the epoch back, or made the Lease anew
 	}
-	if wait := p.Renewed + t.Retry - now; wait > 0 {
-		return Stay, wait
-	}
-	return Renew, 0
+	return at(p.Renewed+t.Retry, now, Renew)
 }
 
 // vacant says that nobody holds the Lease, or that a slot does without a captain.

@@ -40,6 +40,9 @@ const (
 	Relay
 )
 
+// Modes lists all modes by name.
+func Modes() []string { return modeNames[:] }
+
 var modeNames = [...]string{"hold", "serve", "relay"}
 
 func (m Mode) String() string { return modeNames[m] }

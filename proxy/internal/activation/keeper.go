@@ -31,12 +31,6 @@ var (
 	ErrConflict = errors.New("the activation Lease has changed meanwhile")
 )
 
-// Metrics are told what happens; telemetry.Metrics does.
-type Metrics interface {
-	// Authority is told each verdict that differs from the one before.
-	Authority(mode string, epoch int64)
-}
-
 // Options of a Keeper. All are required.
 type Options struct {
 	Leases Leases
@@ -49,10 +43,9 @@ type Options struct {
 	Eligible func() bool
 	// Now is a clock that runs while the machine is suspended (CLOCK_BOOTTIME): Go's
 	// stands still then. Wall is for people.
-	Now     func() time.Duration
-	Wall    func() time.Time
-	Log     *slog.Logger
-	Metrics Metrics
+	Now  func() time.Duration
+	Wall func() time.Time
+	Log  *slog.Logger
 }
 
 const (
@@ -366,7 +359,6 @@ func (k *Keeper) show(v Verdict) {
 	}
 	k.told, k.spoke = v, true
 	k.o.Log.Info("Authority", "mode", v.Mode.String(), "epoch", v.Epoch, "holder", k.known.Holder.String(), "next", k.known.Next)
-	k.o.Metrics.Authority(v.Mode.String(), v.Epoch)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	close(k.changed)

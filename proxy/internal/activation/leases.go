@@ -121,10 +121,7 @@ func sightOf(lease *coordinationv1.Lease) Sight {
 	s.Epoch = max(s.Epoch, 0)
 	if identity := lease.Spec.HolderIdentity; identity != nil {
 		holder, ours := bundle.ParseHolder(*identity)
-		if ours = ours && (holder.Slot == string(v1alpha1.SlotBlue) || holder.Slot == string(v1alpha1.SlotGreen)); ours {
-			s.Holder = holder
-		}
-		s.Foreign = !ours
+		s.Holder, s.Foreign = holder, !ours
 	}
 	if t := lease.Spec.RenewTime; t != nil {
 		s.Renewed = t.UTC().Format(renewFormat)

@@ -82,7 +82,7 @@ func (w *world) start(slot string, n int) *pod {
 	p := &pod{w: w, slot: slot, name: fmt.Sprintf("%s-%d", slot, n), ended: make(chan struct{})}
 	p.Keeper = NewKeeper(Options{
 		Leases: p, Me: bundle.Holder{Slot: slot, Pod: p.name, UID: "uid", Nonce: nonce}, Terms: p.terms, Eligible: p.stays,
-		Now: p.now, Wall: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: silent{},
+		Now: p.now, Wall: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(w.t.Context())
 	p.kill = cancel
@@ -95,10 +95,6 @@ func (w *world) start(slot string, n int) *pod {
 	w.pods = append(w.pods, p)
 	return p
 }
-
-type silent struct{}
-
-func (silent) Authority(string, int64) {}
 
 // terms also holds the process still: everything that a keeper does begins here.
 func (p *pod) terms() (Terms, bool) {

@@ -62,11 +62,7 @@ func (b *Bridge) byAuthority(w http.ResponseWriter, r *http.Request, req *Reques
 		w.Header().Set("X-Request-Id", req.ID)
 		refusal.WriteHTTP(w)
 	}
-	transport := telemetry.TransportJSON
-	if req.Stream {
-		transport = telemetry.TransportSSE
-	}
-	b.metrics.RequestDone(routeOf(req.Route), transport, ended, time.Since(began))
+	b.metrics.RequestDone(routeOf(req.Route), clientTransport(req), ended, time.Since(began))
 	return true
 }
 

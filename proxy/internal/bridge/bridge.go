@@ -22,7 +22,7 @@ import (
 	"github.com/causeway-dev/causeway/proxy/internal/upstream"
 )
 
-// Options of a Bridge. All but Hold and MaxSessions are required.
+// Options of a Bridge. What says what its zero value means may be left out.
 type Options struct {
 	Logger   *slog.Logger
 	Accounts session.Accounts
@@ -73,10 +73,7 @@ func New(o Options) *Bridge {
 	}
 	services := session.Services{
 		Accounts: o.Accounts, Dialer: b.dialers.of, Observer: observer{o.Metrics}, Log: o.Logger, MaxSessions: o.MaxSessions,
-		Hold: b.hold, Routes: o.Routes,
-	}
-	if o.Authority != nil {
-		services.Authority = o.Authority
+		Hold: b.hold, Routes: o.Routes, Authority: o.Authority,
 	}
 	if o.Store != nil {
 		b.durable = newDurable(o.Store, o.Logger, o.Metrics, func(h store.Held, current store.Entry) { b.sessions.Fenced(h, current) })

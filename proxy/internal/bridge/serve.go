@@ -18,10 +18,7 @@ import (
 func (b *Bridge) ServeTurn(w http.ResponseWriter, r *http.Request, req *Request) {
 	start := time.Now()
 	b.metrics.ClientBytes(telemetry.Received, len(req.Body))
-	s := &serving{bridge: b, req: req, start: start, route: routeOf(req.Route), transport: telemetry.TransportJSON}
-	if req.Stream {
-		s.transport = telemetry.TransportSSE
-	}
+	s := &serving{bridge: b, req: req, start: start, route: routeOf(req.Route), transport: clientTransport(req)}
 	t, refusal := b.turn(r.Context(), req)
 	if refusal != nil {
 		w.Header().Set("X-Request-Id", req.ID)
@@ -112,6 +109,13 @@ func routeOf(r Route) telemetry.Route {
 		return telemetry.RouteCodexResponses
 	}
 	return telemetry.RouteResponses
+}
+
+func clientTransport(req *Request) telemetry.Transport {
+	if req.Stream {
+		return telemetry.TransportSSE
+	}
+	return telemetry.TransportJSON
 }
 
 // serving is one turn in its handler.

@@ -157,9 +157,7 @@ func (b *Breaker) nextLapse(now time.Time) time.Duration {
 // Tick makes the steps that time alone brings.
 func (b *Breaker) Tick(p Policy, now time.Time) {
 	if b.forced != nil && !now.Before(b.forcedUntil) {
-		from := *b.forced
-		b.forced = nil
-		b.note(Change{From: from, To: b.state, Reason: byForceOver})
+		b.Release()
 	}
 	if b.state == HalfOpen {
 		for _, l := range b.probes {

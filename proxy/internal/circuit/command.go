@@ -21,7 +21,7 @@ func (b *Breaker) Force(to State, until time.Time) {
 	}
 }
 
-// Release ends a force before its time.
+// Release ends a force, if there is one.
 func (b *Breaker) Release() {
 	if b.forced == nil {
 		return

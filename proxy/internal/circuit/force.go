@@ -26,18 +26,11 @@ func (r *Routes) SetForces(wishes []Force, by string) {
 	now := r.options.Clock.Now()
 	r.mu.Lock()
 	news := r.wish(wishes, now)
-	changed := map[Key][]Change{}
-	for key, b := range r.breakers {
-		r.obey(key, b, now)
-		changed[key] = b.Changes()
-	}
 	r.mu.Unlock()
+	r.all(func(key Key, b *Breaker) { r.obey(key, b, now) })
 	for _, f := range news {
 		r.options.Log.Info("Forcing circuit of route", "audit", true, "by", by,
 			"route", f.Route.String(), "to", f.To.String(), "until", f.Until.Round(0))
-	}
-	for key, c := range changed {
-		r.tell(key, c)
 	}
 }
 

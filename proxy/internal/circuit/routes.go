@@ -204,8 +204,8 @@ func (p *Permit) Event() {
 	})
 }
 
-// RouteClosed says that nothing is known against the route: the attempt is no
-// probe, and the circuit has not opened since it began.
+// RouteClosed says that nothing is known against the route: its circuit is closed,
+// and the attempt is no probe.
 func (p *Permit) RouteClosed() bool {
 	p.routes.mu.Lock()
 	defer p.routes.mu.Unlock()

@@ -77,15 +77,10 @@ type Status struct {
 func (r *Routes) States() []Status { return r.collect() }
 
 func (r *Routes) collect() []Status {
-	r.mu.Lock()
+	out := []Status{}
 	now := r.options.Clock.Now()
-	out := make([]Status, 0, len(r.breakers))
-	changed := map[Key][]Change{}
-	for key, b := range r.breakers {
+	r.all(func(key Key, b *Breaker) {
 		b.Tick(r.policy, now)
-		if c := b.Changes(); len(c) > 0 {
-			changed[key] = c
-		}
 		s := Status{Key: key.String(), State: b.shown(), Opened: b.opened, Reason: b.reason(), own: b.state, ownUntil: b.until}
 		switch {
 		case b.forced != nil:
@@ -94,11 +89,7 @@ func (r *Routes) collect() []Status {
 			s.Until = b.until
 		}
 		out = append(out, s)
-	}
-	r.mu.Unlock()
-	for key, c := range changed {
-		r.tell(key, c)
-	}
+	})
 	slices.SortFunc(out, func(a, b Status) int { return cmp.Compare(a.Key, b.Key) })
 	return out
 }
@@ -107,14 +98,21 @@ func (r *Routes) collect() []Status {
 // stays so: that has its own end. by names who asks for it.
 func (r *Routes) Reset(by string) {
 	now := r.options.Clock.Now()
+	r.options.Log.Info("Resetting circuits of routes", "audit", true, "by", by)
+	r.all(func(_ Key, b *Breaker) { b.Reset(now) })
+}
+
+// all does something with each circuit.
+func (r *Routes) all(do func(Key, *Breaker)) {
 	r.mu.Lock()
 	changed := map[Key][]Change{}
 	for key, b := range r.breakers {
-		b.Reset(now)
-		changed[key] = b.Changes()
+		do(key, b)
+		if c := b.Changes(); len(c) > 0 {
+			changed[key] = c
+		}
 	}
 	r.mu.Unlock()
-	r.options.Log.Info("Resetting circuits of routes", "audit", true, "routes", len(changed), "by", by)
 	for key, c := range changed {
 		r.tell(key, c)
 	}

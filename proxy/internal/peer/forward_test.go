@@ -2,15 +2,11 @@ package peer
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +15,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/causeway-dev/causeway/proxy/internal/affinity"
 	"github.com/causeway-dev/causeway/proxy/internal/bridge"
 	"github.com/causeway-dev/causeway/proxy/internal/route"
 	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
@@ -272,70 +267,6 @@ func TestScenario105_ARejectedTurnIsServedHere(t *testing.T) {
 	}
 }
 
-// A replica without authority says so before it asks for the body; the sender is
-// told to look again, unless it only asked whether the session is still there.
-func TestT40_AReplicaWithoutAuthorityTakesNothing(t *testing.T) {
-	o := newOwner(t, answer)
-	o.powerless.Store(true)
-	in := newOrigin(t, o.address)
-	if got := in.post(t, "{}"); got.body != "served here" {
-		t.Errorf("%+v", got)
-	}
-	in.outcome(t, telemetry.ForwardRejected)
-	if o.count.Load() != 0 || in.doubts.Load() != 1 {
-		t.Errorf("%d turns taken, %d doubts", o.count.Load(), in.doubts.Load())
-	}
-	if in.Owner(conversation) == "" {
-		t.Error("a slot that takes turns is avoided like a replica that is gone")
-	}
-	tail := honest(o)
-	tail.envelope.Tail = "resp_1"
-	if _, outcome, reason := tail.send(t, o); outcome != acknowledged {
-		t.Errorf("what builds on a session that is there is refused: %s %s", outcome, reason)
-	}
-}
-
-// The other slot's replicas are tried in the order of their weights; one that is not
-// there does not end the search.
-func TestT41_ARelayGoesToWhoIsThere(t *testing.T) {
-	o := newOwner(t, answer)
-	in := newOrigin(t, o.address)
-	other := func(members ...route.Member) { in.other.Store(route.New("origin", members)) }
-	relay := func() bool {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPost, "/v1/responses", nil)
-		return in.Relay(w, r, &bridge.Request{ID: "r", Route: bridge.RouteCodex, Body: []byte("{}"), Header: http.Header{}, Stream: true,
-			Runtime: in.runtime.Load()}, conversation)
-	}
-	if relay() {
-		t.Error("relayed to nobody")
-	}
-	other(route.Member{Pod: "owner", Address: o.address}, route.Member{Pod: "gone", Address: "127.0.0.1:1"})
-	if !relay() || o.count.Load() != 1 {
-		t.Errorf("%d turns taken", o.count.Load())
-	}
-	other(route.Member{Pod: "gone", Address: "127.0.0.1:1"})
-	if relay() {
-		t.Error("relayed to who is gone")
-	}
-}
-
-// A replica that leaves gives every key to its siblings.
-func TestT54_WhoLeavesOwnsNothing(t *testing.T) {
-	o := newOwner(t, answer)
-	in := newOrigin(t, o.address)
-	in.leaving.Store(true)
-	for n := range 50 {
-		if key := affinity.TurnStateKey("client", fmt.Sprint(n)); in.Owner(key) != o.address {
-			t.Fatalf("key %d stays", n)
-		}
-	}
-	in.table.Store(route.New("origin", []route.Member{{Pod: "origin", Address: "127.0.0.1:1"}}))
-	if in.Owner(conversation) != "" {
-		t.Error("without siblings turns are served here")
-	}
-}
-
 // An answer of the owner's own, whatever its status, is the answer.
 func TestScenario105_AnAcknowledgedErrorIsNotServedAgain(t *testing.T) {
 	o := newOwner(t, func(w http.ResponseWriter, _ *http.Request, _ *bridge.Request) {
@@ -450,78 +381,5 @@ func TestClientGoneCancelsTheTurnOfTheOwner(t *testing.T) {
 				t.Error("a turn without a client was served here")
 			}
 		})
-	}
-}
-
-func TestBigBodiesArriveWhole(t *testing.T) {
-	o := newOwner(t, func(w http.ResponseWriter, _ *http.Request, req *bridge.Request) {
-		sum := sha256.Sum256(req.Body)
-		_, _ = io.WriteString(w, hex.EncodeToString(sum[:]))
-	})
-	in := newOrigin(t, o.address)
-	for _, size := range []int{2, 4 << 10, 64 << 10, 1<<20 + 1, 40 << 20} {
-		body := bytes.Repeat([]byte("abcdefgh"), size/8+1)[:size]
-		sum := sha256.Sum256(body)
-		if got := in.post(t, string(body)); got.body != hex.EncodeToString(sum[:]) {
-			t.Errorf("%d bytes: %+v", size, got)
-		}
-	}
-}
-
-func TestAPeerThatStartsAnewIsFoundAgain(t *testing.T) {
-	o := newOwner(t, answer)
-	in := newOrigin(t, o.address)
-	if got := in.post(t, "{}"); got.status != http.StatusOK {
-		t.Fatalf("%+v", got)
-	}
-	// A connection that rests is cut without a word.
-	in.transport.CloseIdleConnections()
-	if got := in.post(t, "{}"); got.body != created+delta+completed || o.count.Load() != 2 {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestAHundredForwardsAtOnce(t *testing.T) {
-	o := newOwner(t, func(w http.ResponseWriter, _ *http.Request, req *bridge.Request) {
-		say(w, created, fmt.Sprintf("event: x\ndata: %s\n\n", req.Body), completed)
-	})
-	in := newOrigin(t, o.address)
-	var tasks sync.WaitGroup
-	for i := range 100 {
-		tasks.Go(func() {
-			body := fmt.Sprintf(`{"turn":%d}`, i)
-			if got := in.post(t, body); got.body != created+"event: x\ndata: "+body+"\n\n"+completed || got.err != nil {
-				t.Errorf("turn %d: %+v", i, got)
-			}
-		})
-	}
-	tasks.Wait()
-	if o.count.Load() != 100 || in.here.Load() != 0 {
-		t.Errorf("%d at the owner, %d here", o.count.Load(), in.here.Load())
-	}
-}
-
-func TestAvoidedIsForAMoment(t *testing.T) {
-	var a avoided
-	now := time.Now()
-	if a.skip("x", now) {
-		t.Error("avoided for nothing")
-	}
-	a.failed("x", now)
-	for after, want := range map[time.Duration]bool{0: true, avoidFor - 1: true, avoidFor: false} {
-		if got := a.skip("x", now.Add(after)); got != want {
-			t.Errorf("after %s: %v", after, got)
-		}
-	}
-	if a.skip("y", now) {
-		t.Error("another one is avoided")
-	}
-	a.failed("y", now.Add(avoidFor))
-	if len(a.until) != 1 {
-		t.Errorf("%d failures are remembered", len(a.until))
-	}
-	a.reached("y")
-	if a.skip("y", now.Add(avoidFor)) {
-		t.Error("one that was reached is avoided")
 	}
 }

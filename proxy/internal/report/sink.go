@@ -7,12 +7,11 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/causeway-dev/causeway/api/v1alpha1"
+	"github.com/causeway-dev/causeway/proxy/internal/kube"
 )
 
 const (
@@ -60,17 +59,9 @@ type APISink struct {
 
 // NewAPISink makes a client with its own, low rate limit.
 func NewAPISink(config *rest.Config, pod Pod) (*APISink, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering types: %w", err)
-	}
 	c := rest.CopyConfig(config)
-	c.APIPath = "/apis"
-	c.GroupVersion = &v1alpha1.GroupVersion
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	c.QPS, c.Burst, c.RateLimiter = clientQPS, clientBurst, nil
-	client, err := rest.RESTClientFor(c)
+	client, _, err := kube.Client(c, v1alpha1.GroupVersion, v1alpha1.AddToScheme)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for reports: %w", err)
 	}

@@ -111,7 +111,11 @@ func newReplica(t *testing.T, shared store.Store, pod, process string, o setUp) 
 	})
 	r.outbox = store.NewOutbox(r.store, store.OutboxOptions{Log: slog.New(slog.DiscardHandler),
 		Fenced: func(h store.Held, f *store.Fenced) { registry.Fenced(h, f.Current) }})
+	more := o.services
 	o.services = func(s *Services) {
+		if more != nil {
+			more(s)
+		}
 		s.Store, s.Writer, s.Instant = r.store, r.outbox, keeper.Now
 		s.Holder = store.Holder{Pod: pod, Process: process, Address: pod + ":8081"}
 		s.Keep = func(c store.Claimed, started time.Duration) Lease { return keeper.Hold(c, started) }

@@ -37,8 +37,7 @@ type Metrics struct {
 	session sessionMetrics
 	lanes   laneMetrics
 	routes  *routeMetrics
-
-	activation *activationMetrics
+	holds   *prometheus.HistogramVec
 }
 
 // NewMetrics registers the metrics of a proxy of the given version, and those
@@ -59,8 +58,7 @@ func NewMetrics(version string) *Metrics {
 		session:   newSessionMetrics(),
 		lanes:     newLaneMetrics(),
 		routes:    newRouteMetrics(),
-
-		activation: newActivationMetrics(),
+		holds:     newHolds(),
 	}
 	upstream := counters("upstream_bytes_total", "Payload bytes exchanged with upstreams.", "direction")
 	client := counters("client_bytes_total", "Payload bytes exchanged with clients.", "direction")
@@ -75,7 +73,7 @@ func NewMetrics(version string) *Metrics {
 	m.registry.MustRegister(m.session.collectors()...)
 	m.registry.MustRegister(m.lanes.waits, m.lanes.rejections)
 	m.registry.MustRegister(m.routes.collectors()...)
-	m.registry.MustRegister(m.activation.collectors()...)
+	m.registry.MustRegister(m.holds)
 	return m
 }
 
