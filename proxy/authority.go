@@ -113,10 +113,10 @@ func (p *process) giveSessionsAway(ctx context.Context) {
 		switch mode := p.gate.Verdict().Mode; {
 		case mode == activation.Serve:
 			end = time.Time{}
-			p.released.Store(false)
+			p.release(false)
 		case mode == activation.Hold: // nobody has it; what has begun goes on
 		case p.store != nil && upstream.AnchorScope(rt.Bundle.Pool.Provider.Type) == upstream.ScopeAccount:
-			p.released.Store(true)
+			p.release(true)
 		case end.IsZero():
 			end = time.Now().Add(time.Duration(rt.Bundle.Drain.SoftSeconds) * time.Second)
 		}
@@ -128,11 +128,18 @@ func (p *process) giveSessionsAway(ctx context.Context) {
 		select {
 		case <-changed:
 		case <-soft.C:
-			p.released.Store(true)
+			p.release(true)
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// release says whether this slot's sessions, and clients that stay connected, are to
+// go to the other one.
+func (p *process) release(now bool) {
+	p.released.Store(now)
+	p.server.Release(now)
 }
 
 // rebalance gives up the sessions that belong elsewhere.

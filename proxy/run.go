@@ -151,6 +151,7 @@ func assemble(o Options, rt *config.Runtime, others *peers, slots *Slots) (*proc
 	p.resetCircuits(rt) // of what the store remembers
 	p.forceCircuits(rt)
 	p.watchSessions()
+	p.metrics.WatchSockets(p.server.Sockets)
 	p.watchLanes()
 	p.watchRoutes()
 	if p.gate != nil {

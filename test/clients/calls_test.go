@@ -28,6 +28,7 @@ const (
 	helper     = "helper" // responses.stream() of the SDK for Node
 	models     = "models"
 	embeddings = "embeddings"
+	socket     = "socket" // two turns on one WebSocket; the SDK for Go
 )
 
 // kinds of calls that make a response.

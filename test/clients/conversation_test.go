@@ -2,7 +2,6 @@ package clients
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -112,23 +111,73 @@ func TestCodexFiftyTurnsSendATenth(t *testing.T) {
 
 func percent(part, whole int) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
 
-// Codex tries a WebSocket first if its provider has them. Until the proxy serves
-// them, it must take to HTTP at once and without a word to its user.
-func TestCodexFallsBackFromWebSocketSilently(t *testing.T) {
-	const rounds = 2
-	s := start(t, setup{script: upstream.Script{Conversation: &upstream.Conversation{ToolTurns: rounds, FinalText: "Done."}}})
+// Codex over WebSocket: its warm-up and each request after it are turns of one upstream
+// socket, and it sends only what is new itself. Nothing is posted.
+func TestB70_CodexOverWebSocket(t *testing.T) {
+	const rounds = 3
+	s := start(t, setup{script: upstream.Script{Conversation: &upstream.Conversation{
+		ToolTurns: rounds, Command: "echo turn {{turn}}", Reasoning: true, FinalText: "Done."}}})
 	u := newCodex(t, codexSettings{base: s.data + "/v1", websockets: true})
 	run := u.exec(t, "Go.")
 	run.finished(t, rounds, "Done.")
+	unnoticed(t, run)
+	s.upgradesOnly(t, 1)
+	ds := s.up.Ledger().Dispatches()
+	if len(ds) != rounds+2 || ds[0].Generate {
+		t.Fatalf("want a warm-up and %d requests: %s", rounds+1, describe(ds))
+	}
+	for i, d := range ds {
+		if d.Transport != upstream.TransportWS || d.Connection != ds[0].Connection || i > 0 && (d.Anchor != ds[i-1].ResponseID || !d.AnchorResolved) {
+			t.Errorf("turn %d: %s", i, describe(ds))
+		}
+	}
+	s.noDuplicates(t)
+	// A new process has the whole conversation again, and the upstream gets what is new.
+	again := u.resume(t, "Go on.")
+	again.finished(t, rounds, "Done.")
+	unnoticed(t, again)
+	s.upgradesOnly(t, 2)
+	s.noDuplicates(t)
+}
+
+// An anchor that dies under a delta is Codex' own matter over WebSocket: it sends the
+// whole conversation, and its user sees nothing of it.
+func TestB23_CodexOverWebSocketSurvivesALostAnchor(t *testing.T) {
+	const rounds = 3
+	s := start(t, setup{script: upstream.Script{
+		Conversation: &upstream.Conversation{ToolTurns: rounds, Command: "echo turn {{turn}}", FinalText: "Done."},
+		Rules: []upstream.Rule{{Match: upstream.Match{InputContains: "turn 2", Nth: 1},
+			Fault: &upstream.Fault{At: upstream.AtBeforeHeaders, Action: upstream.ActErrorFrame, Status: 400, Code: "previous_response_not_found"}}},
+	}})
+	u := newCodex(t, codexSettings{base: s.data + "/v1", websockets: true})
+	run := u.exec(t, "Go.")
+	run.finished(t, rounds, "Done.")
+	unnoticed(t, run)
+	s.upgradesOnly(t, 2)
+	s.noDuplicates(t)
+}
+
+// unnoticed fails the test if Codex told its user of its connection.
+func unnoticed(t *testing.T, run codexRun) {
+	t.Helper()
 	if strings.Contains(strings.ToLower(run.raw), "reconnect") || strings.Contains(run.raw, "Falling back") {
 		t.Errorf("Codex told its user:\n%s", run.raw)
 	}
-	var methods []string
+}
+
+// upgradesOnly fails the test unless clients opened n WebSockets and posted nothing.
+func (s *stage) upgradesOnly(t *testing.T, n int) {
+	t.Helper()
+	upgrades := 0
 	for _, r := range s.tap.requests() {
-		methods = append(methods, r.Method)
+		switch r.Method {
+		case http.MethodGet:
+			upgrades++
+		case http.MethodPost:
+			t.Error("Codex posted a request")
+		}
 	}
-	if want := []string{http.MethodGet, http.MethodPost, http.MethodPost, http.MethodPost}; !slices.Equal(methods, want) {
-		t.Errorf("Codex sent %v, want one upgrade and then HTTP: %v", methods, want)
+	if upgrades != n {
+		t.Errorf("%d upgrades, want %d", upgrades, n)
 	}
-	s.noDuplicates(t)
 }

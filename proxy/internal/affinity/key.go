@@ -37,6 +37,9 @@ type Source struct {
 	Header map[string][]string
 	// PromptCacheKey is the body's prompt_cache_key, trimmed; empty = absent.
 	PromptCacheKey string
+	// Socket names the client's own connection, where that is a conversation: a
+	// WebSocket; empty = it is none.
+	Socket string
 	// RequestID makes a key of its own where nothing else does.
 	RequestID string
 }
@@ -49,7 +52,7 @@ const TurnStateHeader = "X-Codex-Turn-State"
 var processSessionHeaders = []string{"Session_id", "Session-Id", "X-Codex-Session-Id", "X-Codex-Conversation-Id"}
 
 // Derive returns the key of a request: the first of turn state, thread, process
-// session, prompt cache key and request id. A turn that another replica sends
+// session, connection, prompt cache key and request id. A turn that another replica sends
 // comes with its key.
 func Derive(s Source) Key {
 	if token := TurnState(s.Header); token != "" {
@@ -76,11 +79,21 @@ func DeriveWithoutTurnState(s Source) Key {
 		}
 		return newKey(KindSession, s.Client, process)
 	}
+	if s.Socket != "" {
+		return socketKey(s.Client, s.Socket)
+	}
 	if s.PromptCacheKey != "" {
 		return newKey(KindPromptCache, s.Client, s.PromptCacheKey)
 	}
 	return newKey(KindRequest, s.Client, s.RequestID)
 }
+
+// socketKey has no process session, which other keys of its kind have.
+func socketKey(client, socket string) Key { return newKey(KindSession, client, "", socket) }
+
+// OfSocket says whether a key names nothing but the client's connection, so that
+// whatever else is known of a turn counts for more.
+func (s Source) OfSocket(k Key) bool { return s.Socket != "" && k == socketKey(s.Client, s.Socket) }
 
 // TurnStateKey is the key that a token names.
 func TurnStateKey(client, token string) Key { return newKey(KindTurnState, client, token) }

@@ -33,6 +33,9 @@ type Request struct {
 	Body []byte
 	// Stream says whether the client asked for SSE.
 	Stream bool
+	// Socket names the client's WebSocket, over which the turn came; empty = it came
+	// over HTTP.
+	Socket string
 	// Forwarded is the session key that the replica derived from which the turn
 	// came; nil = it came from a client.
 	Forwarded *affinity.Key

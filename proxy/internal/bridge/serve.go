@@ -112,7 +112,10 @@ func routeOf(r Route) telemetry.Route {
 }
 
 func clientTransport(req *Request) telemetry.Transport {
-	if req.Stream {
+	switch {
+	case req.Socket != "":
+		return telemetry.TransportWebSocket
+	case req.Stream:
 		return telemetry.TransportSSE
 	}
 	return telemetry.TransportJSON

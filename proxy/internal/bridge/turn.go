@@ -18,7 +18,8 @@ func (b *Bridge) turn(ctx context.Context, req *Request) (*session.Turn, *failur
 		Runtime: req.Runtime, Out: session.NewOutbox()}
 	t.Stay = b.router == nil || req.Forwarded != nil
 	req.Tail = t.Facts.PreviousResponseID
-	if b.name(ctx, t) != nil || b.findOwners(ctx, t) != nil {
+	source := affinity.Source{Client: t.Client, Header: t.Header, PromptCacheKey: t.Facts.PromptCacheKey, Socket: req.Socket, RequestID: t.ID}
+	if b.name(ctx, t, source) != nil || b.findOwners(ctx, t, source) != nil {
 		return nil, unknownOwner()
 	}
 	if req.Forwarded != nil {
@@ -38,8 +39,7 @@ func (b *Bridge) turn(ctx context.Context, req *Request) (*session.Turn, *failur
 }
 
 // name finds the key of the turn's session and the token that continues it.
-func (b *Bridge) name(ctx context.Context, t *session.Turn) error {
-	source := affinity.Source{Client: t.Client, Header: t.Header, PromptCacheKey: t.Facts.PromptCacheKey, RequestID: t.ID}
+func (b *Bridge) name(ctx context.Context, t *session.Turn, source affinity.Source) error {
 	t.Key = affinity.Derive(source)
 	token := affinity.TurnState(t.Header)
 	if token == "" {
@@ -63,7 +63,7 @@ func (b *Bridge) name(ctx context.Context, t *session.Turn) error {
 
 // findOwners finds whose the response is that the turn builds on, and whose the
 // files are that it refers to.
-func (b *Bridge) findOwners(ctx context.Context, t *session.Turn) error {
+func (b *Bridge) findOwners(ctx context.Context, t *session.Turn, source affinity.Source) error {
 	if id := t.Facts.PreviousResponseID; id != "" {
 		owner, known, err := b.sessions.Owner(ctx, t.Client, id)
 		if err != nil {
@@ -72,7 +72,7 @@ func (b *Bridge) findOwners(ctx context.Context, t *session.Turn) error {
 		if !known {
 			owner.MayPass = soleClient(t.Runtime)
 		}
-		if owner.Known && !t.Key.Kind.Hard() {
+		if owner.Known && (!t.Key.Kind.Hard() || source.OfSocket(t.Key)) {
 			t.Key = owner.Key
 		}
 		t.Owner = owner
@@ -88,8 +88,11 @@ func (b *Bridge) findOwners(ctx context.Context, t *session.Turn) error {
 // limit says which lane a turn is in, and how long it may take.
 func limit(t *session.Turn, req *Request) {
 	class := deadline.Text
-	if t.Facts.Media {
+	switch {
+	case t.Facts.Media:
 		t.Lane, class = bulkhead.Media, deadline.Media
+	case req.Socket != "":
+		t.Lane = bulkhead.WebSocket
 	}
 	policy := req.Runtime.Bundle.Circuit
 	t.Limits, t.Budget = deadline.For(policy.Deadlines, queueTimeout(policy.Bulkheads, t.Lane), class, req.Stream), req.Budget

@@ -18,6 +18,8 @@ const (
 	NotFound                 = "not_found"
 	MethodNotAllowed         = "method_not_allowed"
 	UpgradeRequired          = "upgrade_required"
+	InvalidStreamID          = "invalid_stream_id"
+	OriginNotAllowed         = "origin_not_allowed"
 	RequestTimeout           = "request_timeout"
 	ModelNotFound            = "model_not_found"
 	PreviousResponseNotFound = "previous_response_not_found"
@@ -82,6 +84,8 @@ var kinds = map[string]kind{
 	NotFound:                 {http.StatusNotFound, typeInvalid, 0},
 	MethodNotAllowed:         {http.StatusMethodNotAllowed, typeInvalid, 0},
 	UpgradeRequired:          {http.StatusUpgradeRequired, typeInvalid, 0},
+	InvalidStreamID:          {http.StatusBadRequest, typeInvalid, 0},
+	OriginNotAllowed:         {http.StatusForbidden, typeInvalid, 0},
 	RequestTimeout:           {http.StatusRequestTimeout, typeInvalid, 0},
 	ModelNotFound:            {http.StatusNotFound, typeInvalid, 0},
 	PreviousResponseNotFound: {http.StatusBadRequest, typeInvalid, 0},

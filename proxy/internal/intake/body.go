@@ -208,10 +208,15 @@ func (in *Reader) drain(w http.ResponseWriter, r *http.Request, src *source) {
 	_ = src.control.SetReadDeadline(time.Now())
 }
 
-// source is a request's body under the inbound deadlines.
+// Deadlines is a connection whose reads can be bounded.
+type Deadlines interface {
+	SetReadDeadline(deadline time.Time) error
+}
+
+// source is a request's body, or a message, under the inbound deadlines.
 type source struct {
 	body    io.Reader
-	control *http.ResponseController
+	control Deadlines
 	start   time.Time
 	options Options
 	count   int

@@ -201,6 +201,8 @@ type conn struct {
 	// outside a stream; told: the client was told. Used by one reader at a time.
 	preface int
 	told    bool
+	// upgraded: it is a WebSocket, which net/http follows no longer.
+	upgraded atomic.Bool
 }
 
 // http2 is how a connection of HTTP/2 begins, and no request of HTTP/1 does.
@@ -212,16 +214,28 @@ func (c *conn) state(s http.ConnState) {
 	case http.StateIdle:
 		c.header.Store(0)
 		c.idleSince.Store(time.Now().UnixNano())
-	case http.StateActive, http.StateHijacked:
+	case http.StateHijacked:
+		c.upgraded.Store(true)
+		c.turn(true)
+	case http.StateActive:
 		c.idleSince.Store(busy)
 	case http.StateNew, http.StateClosed:
+	}
+}
+
+// turn notes whether a connection that was upgraded has a turn.
+func (c *conn) turn(now bool) {
+	if now {
+		c.idleSince.Store(busy)
+	} else {
+		c.idleSince.Store(time.Now().UnixNano())
 	}
 }
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.idleSince.Load() == busy {
+	if c.idleSince.Load() == busy || c.upgraded.Load() {
 		return n, err
 	}
 	c.recognise(p[:n])

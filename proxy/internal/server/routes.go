@@ -47,26 +47,26 @@ type route struct {
 	label   telemetry.Route
 	methods []string
 	serve   func(*Server, *call)
-	// socket: Codex tries a WebSocket here first.
-	socket bool
+	// socket serves a WebSocket; nil = there is none here.
+	socket func(*Server, *call)
 }
 
 // routeOf finds the route of a decoded path. A final slash means nothing.
 func routeOf(path string) (route, bool) {
 	switch strings.TrimSuffix(path, "/") {
 	case platformResponses:
-		return route{telemetry.RouteResponses, []string{http.MethodPost}, (*Server).platformTurn, true}, true
+		return route{telemetry.RouteResponses, []string{http.MethodPost}, (*Server).platformTurn, (*Server).platformSocket}, true
 	case codexResponses:
-		return route{telemetry.RouteCodexResponses, []string{http.MethodPost}, (*Server).codexTurn, true}, true
+		return route{telemetry.RouteCodexResponses, []string{http.MethodPost}, (*Server).codexTurn, (*Server).codexSocket}, true
 	case platformModels:
-		return route{telemetry.RouteModels, []string{http.MethodGet}, (*Server).models, false}, true
+		return route{telemetry.RouteModels, []string{http.MethodGet}, (*Server).models, nil}, true
 	case codexModels:
-		return route{telemetry.RouteCodexModels, []string{http.MethodGet}, (*Server).models, false}, true
+		return route{telemetry.RouteCodexModels, []string{http.MethodGet}, (*Server).models, nil}, true
 	case platformPrefix:
 		return route{}, false
 	}
 	if strings.HasPrefix(path, platformPrefix+"/") && !climbs(path) {
-		return route{telemetry.RoutePassThrough, passedMethods, (*Server).passThrough, true}, true
+		return route{telemetry.RoutePassThrough, passedMethods, (*Server).passThrough, (*Server).refuseSocket}, true
 	}
 	return route{}, false
 }
@@ -84,7 +84,10 @@ func climbs(path string) bool {
 
 // ServeHTTP serves the data port.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer s.live.Begin()()
+	upgrade := isWebSocket(r.Header)
+	if !upgrade { // of a WebSocket, its turns count
+		defer s.live.Begin()()
+	}
 	c := &call{w: newAnswer(w, s.stallTime), r: r, rt: s.runtime.Load(), id: requestID(r.Header), start: time.Now()}
 	defer c.w.stall.finish()
 	defer s.recovered(c)
@@ -98,15 +101,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !ok:
 		s.refuse(c, failure.New(failure.NotFound, "This proxy does not serve the requested path."))
-	case found.socket && isWebSocket(r.Header):
-		s.refuseSocket(c)
+	case upgrade && found.socket != nil:
+		found.socket(s, c)
 	case !slices.Contains(found.methods, r.Method):
 		c.w.Header().Set("Allow", strings.Join(found.methods, ", "))
 		s.refuse(c, failure.New(failure.MethodNotAllowed, "This path is served for "+strings.Join(found.methods, ", ")+" only."))
 	case !s.authenticate(c):
-		c.w.Header().Set("WWW-Authenticate", "Bearer")
-		s.refuse(c, failure.New(failure.InvalidAPIKey, unknownKey))
-		s.done(c, telemetry.OutcomeUnauthorized)
+		s.unauthorized(c)
 	default:
 		found.serve(s, c)
 	}
@@ -120,11 +121,29 @@ func (s *Server) refuse(c *call, f *failure.Failure) {
 	f.WriteHTTP(c.w)
 }
 
-// refuseSocket makes Codex use HTTP for the thread, at once and silently. It
-// comes before authentication: the key is judged with the turn that follows,
-// and a 401 here would cost a client seven upgrades first.
+// refuseSocket comes before authentication: the key is judged with the request that
+// follows over HTTP.
 func (s *Server) refuseSocket(c *call) {
-	s.refuse(c, failure.New(failure.UpgradeRequired, "WebSocket is not served on this path: send turns as POST."))
+	s.refuse(c, failure.New(failure.UpgradeRequired, "WebSocket is not served on this path: send requests over HTTP."))
+}
+
+func (s *Server) platformSocket(c *call) { s.openSocket(c, bridge.RouteV1) }
+
+func (s *Server) codexSocket(c *call) { s.openSocket(c, bridge.RouteCodex) }
+
+func (s *Server) openSocket(c *call, family bridge.Route) {
+	if !s.authenticate(c) {
+		s.unauthorized(c)
+		return
+	}
+	s.serveSocket(c, family)
+}
+
+// unauthorized refuses a request without a known key.
+func (s *Server) unauthorized(c *call) {
+	c.w.Header().Set("WWW-Authenticate", "Bearer")
+	s.refuse(c, failure.New(failure.InvalidAPIKey, unknownKey))
+	s.done(c, telemetry.OutcomeUnauthorized)
 }
 
 func (s *Server) platformTurn(c *call) {

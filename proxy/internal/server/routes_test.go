@@ -159,7 +159,7 @@ func TestOpenModeNeedsNoKey(t *testing.T) {
 
 func TestUpgradeIsRefusedWith426(t *testing.T) {
 	e := start(t, setup{})
-	for _, path := range []string{"/v1/responses", "/backend-api/codex/responses", "/v1/realtime"} {
+	for _, path := range []string{"/v1/realtime", "/v1/responses/resp_1"} {
 		for _, key := range []string{"Bearer " + clientKey, "Bearer wrong"} {
 			got := e.call(t, "GET", path, "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-Websocket-Version", "13",
 				"Sec-Websocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "Authorization", key)

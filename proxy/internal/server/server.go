@@ -71,6 +71,7 @@ type Server struct {
 	metrics  *telemetry.Metrics
 	intake   *intake.Reader
 	live     *Live
+	sockets  *sockets
 	upstream *transports
 	draining atomic.Bool
 	leaving  func() bool
@@ -93,7 +94,7 @@ func New(o Options) (*Server, error) {
 	}
 	return &Server{
 		log: o.Logger, runtime: o.Runtime, accounts: o.Accounts, turns: o.Turns, objects: o.Objects, metrics: o.Metrics, leaving: o.Leaving,
-		intake: reader, live: NewLive(), upstream: &transports{}, uploadIdle: defaultUploadIdle,
+		intake: reader, live: NewLive(), sockets: newSockets(), upstream: &transports{}, uploadIdle: defaultUploadIdle,
 		headerTime: deadline.InboundHeaderTime, stallTime: stallTime,
 	}, nil
 }
@@ -119,12 +120,32 @@ func (s *Server) HTTPServer() *http.Server {
 // Live counts the requests that are being served.
 func (s *Server) Live() *Live { return s.live }
 
-// Drain makes every further answer the last of its connection. New requests are
-// still served: endpoints that are gone from the Service are still being used.
-func (s *Server) Drain() { s.draining.Store(true) }
+// Sockets is how many WebSockets of clients are open.
+func (s *Server) Sockets() int { return s.sockets.count() }
+
+// Drain makes every further answer the last of its connection; WebSockets end when
+// they have no turn. New requests are still served: endpoints that are gone from the
+// Service are still being used.
+func (s *Server) Drain() {
+	s.draining.Store(true)
+	s.sockets.ask(stopping)
+}
+
+// Release sends the clients of WebSockets to the slot that serves, or lets them stay.
+func (s *Server) Release(now bool) {
+	if now {
+		s.sockets.ask(released)
+	} else {
+		s.sockets.ask(leaving{})
+	}
+}
 
 // Draining says whether Drain was called.
 func (s *Server) Draining() bool { return s.draining.Load() }
 
-// Close lets go of idle connections to the upstream.
-func (s *Server) Close() { s.upstream.close() }
+// Close lets go of idle connections to the upstream, and cuts the WebSockets that are
+// left.
+func (s *Server) Close() {
+	s.sockets.close()
+	s.upstream.close()
+}

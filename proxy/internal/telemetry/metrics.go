@@ -137,6 +137,11 @@ func (m *Metrics) ReportWritten(r Result) { m.reports.WithLabelValues(r.String()
 // Sessions counts sessions by state.
 type Sessions struct{ Active, Draining, Quarantined int }
 
+// WatchSockets shows how many WebSockets of clients are open.
+func (m *Metrics) WatchSockets(read func() int) {
+	m.watch("websockets_open", "WebSockets of clients that are open.", read)
+}
+
 // WatchSessions shows what read returns at each scrape. Call it once.
 func (m *Metrics) WatchSessions(read func() Sessions) {
 	m.registry.MustRegister(newStateGauge("sessions", "Sessions by state.", func(set func(string, int)) {

@@ -10,27 +10,18 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/causeway-dev/causeway/proxy/internal/heartbeat"
 )
 
-// Liveness of a socket: a ping every pingPeriod, and the end after silentPings
-// periods without any frame. Load balancers in the field cut silent sockets
-// after 60 to 100 s, so the period stays well below.
-const (
-	pingPeriod   = 25 * time.Second
-	silentPings  = 4
-	controlWrite = 5 * time.Second
-	closeWrite   = 200 * time.Millisecond
-)
+// closeWrite bounds the goodbye.
+const closeWrite = 200 * time.Millisecond
 
 // socket is a Conn over a WebSocket.
 type socket struct {
 	conn   *websocket.Conn
 	header http.Header
-	heard  atomic.Int64 // frames of any kind, for liveness
-	pulse  atomic.Int64 // Unix nanoseconds of the last ping or pong
-	ping   *time.Timer
-	seen   int64 // heard at the last ping; used by the ping timer alone
-	silent int
+	beat   *heartbeat.Heartbeat
 	cause  atomic.Int32 // why the proxy closed it; -1 = it did not
 	close  sync.Once
 }
@@ -39,45 +30,13 @@ func newSocket(conn *websocket.Conn, header http.Header) *socket {
 	s := &socket{conn: conn, header: header}
 	s.cause.Store(-1)
 	conn.SetReadLimit(MaxEventBytes)
-	answer := conn.PingHandler()
-	conn.SetPingHandler(func(data string) error {
-		s.alive()
-		return answer(data)
-	})
-	conn.SetPongHandler(func(string) error {
-		s.alive()
-		return nil
-	})
-	s.ping = time.AfterFunc(pingPeriod, s.tick)
+	s.beat = heartbeat.New(conn, func() { s.end(CauseLiveness) })
+	s.beat.Start()
 	return s
 }
 
-// tick runs on a goroutine of its timer, once a period, never twice at once.
-func (s *socket) tick() {
-	if n := s.heard.Load(); n != s.seen {
-		s.seen, s.silent = n, 0
-	} else if s.silent++; s.silent >= silentPings {
-		s.end(CauseLiveness)
-		return
-	}
-	if s.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(controlWrite)) != nil {
-		return // the reader learns of it
-	}
-	s.ping.Reset(pingPeriod)
-}
-
-func (s *socket) alive() {
-	s.heard.Add(1)
-	s.pulse.Store(time.Now().UnixNano())
-}
-
 // Heard is the time of the last ping or pong of the peer.
-func (s *socket) Heard() time.Time {
-	if n := s.pulse.Load(); n != 0 {
-		return time.Unix(0, n)
-	}
-	return time.Time{}
-}
+func (s *socket) Heard() time.Time { return s.beat.Pulse() }
 
 func (s *socket) Header() http.Header { return s.header }
 
@@ -100,7 +59,7 @@ func (s *socket) Receive() (Event, error) {
 		if err != nil {
 			return Event{}, s.ended(err)
 		}
-		s.heard.Add(1)
+		s.beat.Heard()
 		if kind != websocket.TextMessage {
 			return Event{}, &Ended{Cause: CauseGarbage, Err: errors.New("binary frame")}
 		}
@@ -160,7 +119,7 @@ func (s *socket) Close() { s.end(CauseLocal) }
 func (s *socket) end(cause Cause) {
 	s.close.Do(func() {
 		s.cause.Store(int32(cause))
-		s.ping.Stop()
+		s.beat.Stop()
 		_ = s.conn.WriteControl(websocket.CloseMessage,
 			websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(closeWrite))
 		_ = s.conn.Close()

@@ -128,9 +128,44 @@ func (c call) do(ctx context.Context, client *openai.Client, r *result) error {
 			r.see(stream.Current())
 		}
 		return stream.Err()
+	case "socket":
+		return socket(ctx, client, c.Request, r)
 	default:
 		return fmt.Errorf("unknown kind %q", c.Kind)
 	}
+}
+
+// socket takes two turns on one WebSocket; the second one builds on the first.
+func socket(ctx context.Context, client *openai.Client, request json.RawMessage, r *result) error {
+	conn, err := client.Responses.Connect(ctx, responses.ResponseConnectionOptions{})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for turn := range 2 {
+		frame := map[string]any{}
+		if err := json.Unmarshal(request, &frame); err != nil {
+			return err
+		}
+		frame["type"] = "response.create"
+		if turn > 0 {
+			frame["previous_response_id"], frame["input"] = r.ID, "And then?"
+		}
+		raw, err := json.Marshal(frame)
+		if err != nil {
+			return err
+		}
+		if err := conn.SendRaw(ctx, raw); err != nil {
+			return err
+		}
+		response, err := conn.FinalResponse(ctx)
+		if err != nil {
+			return err
+		}
+		r.take(response)
+		r.Events = append(r.Events, r.ID)
+	}
+	return nil
 }
 
 func (r *result) see(e responses.ResponseStreamEventUnion) {
@@ -181,6 +216,10 @@ func embeddings(ctx context.Context, client *openai.Client, request json.RawMess
 
 func describe(err error) *apiError {
 	e := &apiError{Class: fmt.Sprintf("%T", err), Message: err.Error()}
+	var frame *responses.ResponseProtocolError
+	if errors.As(err, &frame) {
+		e.Message = frame.Event.RawJSON()
+	}
 	var api *openai.Error
 	if errors.As(err, &api) {
 		e.Status, e.Code, e.Param, e.Type, e.Message = api.StatusCode, api.Code, api.Param, api.Type, api.Message

@@ -1,0 +1,267 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/causeway-dev/causeway/proxy/internal/affinity"
+	"github.com/causeway-dev/causeway/proxy/internal/bridge"
+	"github.com/causeway-dev/causeway/proxy/internal/failure"
+	"github.com/causeway-dev/causeway/proxy/internal/heartbeat"
+	"github.com/causeway-dev/causeway/proxy/internal/intake"
+	"github.com/causeway-dev/causeway/proxy/internal/telemetry"
+)
+
+const (
+	// socketIdle is how long a client's WebSocket may be without a turn: as long as
+	// OpenAI's own endpoint keeps one at all. A client that is gone is noticed earlier.
+	socketIdle = time.Hour
+	// socketQueue is how many messages are held for a client that sends ahead; more
+	// stay in its connection.
+	socketQueue = 1
+	// socketWriteBytes is the write buffer, held only while an event is written; most
+	// fit, and leave in one write.
+	socketWriteBytes = 8 << 10
+	// beatEvery is how often a reader that waits for a turn to end says that it does
+	// not listen.
+	beatEvery = 20 * time.Second
+)
+
+// upgrader does without compression: it costs megabytes a connection, and clients do
+// without it as well. Its check of the origin keeps web pages of others out, where
+// clients need no key.
+var upgrader = websocket.Upgrader{
+	HandshakeTimeout: 10 * time.Second,
+	WriteBufferSize:  socketWriteBytes,
+	WriteBufferPool:  &sync.Pool{},
+	Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
+		code := failure.InvalidRequest
+		if status == http.StatusForbidden {
+			code = failure.OriginNotAllowed
+		}
+		failure.New(code, "The WebSocket cannot be opened: "+strings.TrimPrefix(reason.Error(), "websocket: ")+".").WriteHTTP(w)
+	},
+}
+
+// socket is one client's WebSocket: turns come as messages, one after another, and
+// each is served as if it had been posted. What is read is read at any time; the
+// handler's goroutine alone writes events.
+type socket struct {
+	server *Server
+	conn   *websocket.Conn
+	// upgrade is the request that opened it, whose header every turn has.
+	upgrade *http.Request
+	id      string
+	label   telemetry.Route
+	family  bridge.Route
+	beat    *heartbeat.Heartbeat
+	// messages are what the client has sent; closed when nothing more comes.
+	messages chan message
+	// leave tells the handler that Server.sockets wants it to end.
+	leave chan struct{}
+}
+
+// message is one of the client's. err is a *failure.Failure that answers it.
+type message struct {
+	data []byte
+	err  error
+}
+
+// serveSocket upgrades the connection and serves it to its end.
+func (s *Server) serveSocket(c *call, family bridge.Route) {
+	conn, err := upgrader.Upgrade(c.w.ResponseWriter, c.r, http.Header{requestIDHeader: {c.id}})
+	if err != nil {
+		s.done(c, telemetry.OutcomeCallerError)
+		return
+	}
+	k := &socket{server: s, conn: conn, upgrade: c.r, id: c.id, label: c.label, family: family,
+		messages: make(chan message, socketQueue), leave: make(chan struct{}, 1)}
+	keepForTurns(c.r.Header)
+	ctx, cancel := context.WithCancel(c.r.Context())
+	k.beat = heartbeat.New(conn, func() { _ = conn.Close() })
+	if !s.sockets.add(k) {
+		_ = conn.Close()
+		cancel()
+		return
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer cancel()
+		defer close(k.messages)
+		k.read(ctx)
+	})
+	k.beat.Start()
+	defer func() {
+		k.beat.Stop()
+		cancel()
+		_ = conn.Close() // ends the reader
+		reading.Wait()
+		s.sockets.remove(k)
+	}()
+	k.run(ctx)
+}
+
+// ofConnection are headers of an upgrade that are not those of each turn on it: they
+// are the connection's, or tell one request from another.
+var ofConnection = map[string]bool{"Connection": true, "Upgrade": true, requestIDHeader: true, "Idempotency-Key": true,
+	affinity.TurnStateHeader: true, "X-Codex-Turn-Metadata": true}
+
+func keepForTurns(h http.Header) {
+	for name := range h {
+		if ofConnection[name] || strings.HasPrefix(name, "Sec-Websocket-") {
+			delete(h, name)
+		}
+	}
+}
+
+// read takes in what the client sends until the connection ends.
+func (k *socket) read(ctx context.Context) {
+	for {
+		kind, r, err := k.conn.NextReader()
+		if err != nil {
+			return
+		}
+		k.beat.Heard()
+		m := message{err: failure.New(failure.InvalidRequest, "Binary messages are not served: send each turn as a text message.")}
+		if kind == websocket.TextMessage {
+			if m.data, m.err = k.server.intake.ReadMessage(k.conn, r); errors.Is(m.err, intake.ErrConnection) {
+				return
+			}
+		}
+		if !k.hand(ctx, m) {
+			return
+		}
+	}
+}
+
+// hand gives a message to the handler. Meanwhile nobody listens for the client.
+func (k *socket) hand(ctx context.Context, m message) bool {
+	every := time.NewTicker(beatEvery)
+	defer every.Stop()
+	for {
+		select {
+		case k.messages <- m:
+			return true
+		case <-every.C:
+			k.beat.Heard()
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// run serves turns until the client has gone, has been idle for too long, or is to
+// connect anew; that is always between two turns.
+func (k *socket) run(ctx context.Context) {
+	idle := time.NewTimer(socketIdle)
+	defer idle.Stop()
+	goodbye := newGoodbye(k.server.sockets.reason())
+	defer goodbye.stop()
+	k.busy(false)
+	for {
+		select {
+		case m, ok := <-k.messages:
+			if !ok || !k.take(ctx, m) {
+				return
+			}
+			idle.Reset(socketIdle)
+			goodbye.set(k.server.sockets.reason())
+			goodbye.turn()
+		case <-k.leave:
+			goodbye.set(k.server.sockets.reason())
+		case <-goodbye.due():
+			if len(k.messages) > 0 {
+				continue // it was sent before the goodbye, and is served
+			}
+			k.close(k.server.sockets.reason())
+			return
+		case <-idle.C:
+			k.close(leaving{websocket.CloseGoingAway, "no turn for an hour", 0})
+			return
+		}
+	}
+}
+
+// close says why and ends the connection.
+func (k *socket) close(l leaving) {
+	text := websocket.FormatCloseMessage(l.code, l.text)
+	_ = k.conn.WriteControl(websocket.CloseMessage, text, time.Now().Add(farewell))
+	patience := time.AfterFunc(farewell, func() { _ = k.conn.Close() })
+	defer patience.Stop()
+	for range k.messages { // what comes before the client's own goodbye is not served
+	}
+}
+
+// busy tells the listener whether it may close the connection to make room.
+func (k *socket) busy(now bool) {
+	if c, ok := k.conn.NetConn().(*conn); ok {
+		c.turn(now)
+	}
+}
+
+// take serves one message; false = nothing more can be written.
+func (k *socket) take(ctx context.Context, m message) bool {
+	k.busy(true)
+	defer k.busy(false)
+	out := &frames{conn: k.conn}
+	k.answer(ctx, m, out)
+	return out.err == nil
+}
+
+// answer writes the whole answer to a message.
+func (k *socket) answer(ctx context.Context, m message, out *frames) {
+	s := k.server
+	defer s.live.Begin()()
+	defer out.end()
+	c := &call{w: newAnswer(out, s.stallTime), r: k.upgrade.Clone(ctx), rt: s.runtime.Load(), id: requestID(nil), start: time.Now(), label: k.label}
+	defer c.w.stall.finish()
+	defer s.recovered(c)
+	var kind string
+	var body []byte
+	err := m.err
+	if err == nil {
+		kind, body, err = intake.CheckFrame(m.data)
+	}
+	switch {
+	case err != nil:
+	case ignored[kind]:
+		s.log.Debug("Ignored a message of a WebSocket", "type", kind, "request", k.id)
+		return
+	case kind != intake.FrameCreate:
+		err = failure.New(failure.InvalidRequest, "Only messages of type "+intake.FrameCreate+" are served.", failure.Param("type"))
+	case !s.authenticate(c): // its key may have been taken away since
+		failure.New(failure.InvalidAPIKey, unknownKey).WriteHTTP(c.w)
+		s.done(c, telemetry.OutcomeUnauthorized)
+		return
+	}
+	if err == nil {
+		err = k.turn(c, body)
+	}
+	if err != nil {
+		failure.From(err).WriteHTTP(c.w)
+		s.done(c, telemetry.OutcomeCallerError)
+	}
+}
+
+// turn serves a turn of the call's client. An error means that it was not begun.
+func (k *socket) turn(c *call, body []byte) error {
+	budget, err := c.budget(true)
+	if err != nil {
+		return err
+	}
+	k.server.turns.ServeTurn(c.w, c.r, &bridge.Request{
+		ID: c.id, Route: k.family, Client: c.client, Header: c.r.Header, Body: body, Stream: true, Socket: k.id, Runtime: c.rt, Budget: budget,
+	})
+	return nil
+}
+
+// ignored are messages that ask for less than is under way, which may be refused
+// without a word: Codex' wish to interrupt a response, after which it waits for its
+// end, and its receipts.
+var ignored = map[string]bool{"response.interrupt": true, "response.processed": true}
