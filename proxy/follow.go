@@ -74,10 +74,12 @@ func (p *process) startReport(ctx context.Context, tasks *sync.WaitGroup) {
 
 func (p *process) snapshot() report.Snapshot {
 	rt := p.runtime.Load()
+	recent := p.metrics.Recent()
 	s := report.Snapshot{
 		Config:         report.Config{Generation: rt.Bundle.Generation, Hash: rt.Bundle.Hash, CredentialsHash: rt.Credentials.Hash},
 		Version:        version.Version,
 		Sessions:       reported(p.bridge.Overview(), p.peers.live()),
+		Turns:          report.Turns(recent),
 		Accounts:       reportedAccounts(p.accounts.States()),
 		Lanes:          reportedLanes(p.accounts.Lanes()),
 		Routes:         reportedRoutes(p.routes.States()),

@@ -83,6 +83,10 @@ type BridgeReplicaStatus struct {
 	// +optional
 	Sessions *ReplicaSessions `json:"sessions,omitempty"`
 
+	// turns says how turns of clients fared of late.
+	// +optional
+	Turns *ReplicaTurns `json:"turns,omitempty"`
+
 	// accounts says how the proxy sees each account.
 	// +optional
 	// +listType=map

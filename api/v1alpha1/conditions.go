@@ -153,6 +153,7 @@ const (
 	EventPromotionPending     = "PromotionPending"
 	EventPromoted             = "Promoted"
 	EventRolloutAborted       = "RolloutAborted"
+	EventRolledBack           = "RolledBack"
 	EventRolloutStalled       = "RolloutStalled"
 	EventActivationRequested  = "ActivationRequested"
 	EventActivationAcquired   = "ActivationAcquired"

@@ -28,6 +28,7 @@ var tellings = map[string]struct {
 	v1alpha1.EventPromotionPending:     {false, v1alpha1.ActionRollout, "Candidate %s waits for " + v1alpha1.AnnotationPromote + "=%s"},
 	v1alpha1.EventPromoted:             {false, v1alpha1.ActionRollout, "Slot %s with revision %s is active now"},
 	v1alpha1.EventRolloutAborted:       {false, v1alpha1.ActionRollout, "Candidate %s with revision %s is given up"},
+	v1alpha1.EventRolledBack:           {true, v1alpha1.ActionRollout, "Slot %s with revision %s is rolled back"},
 	v1alpha1.EventActivationRequested:  {false, v1alpha1.ActionActivation, "Asked for slot %s with revision %s to take over"},
 	v1alpha1.EventActivationForced:     {true, v1alpha1.ActionActivation, "Slot %s with revision %s does not let go and is scaled to zero"},
 	v1alpha1.EventDrainStarted:         {false, v1alpha1.ActionDrain, "Slot %s with revision %s gets no new clients and finishes its streams"},

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,12 +27,15 @@ import (
 type fleet struct {
 	*cluster
 	streams map[string]int32 // sessions of each pod, by slot
-	broken  string           // pods of this image never become ready
-	mute    bool             // nobody takes the Lease
-	seen    []string         // what the Service selected, in order
+	turns   map[string]*v1alpha1.ReplicaTurns
+	broken  string   // pods of this image never become ready
+	mute    bool     // nobody takes the Lease
+	seen    []string // what the Service selected, in order
 }
 
-func newFleet(c *cluster) *fleet { return &fleet{cluster: c, streams: map[string]int32{}} }
+func newFleet(c *cluster) *fleet {
+	return &fleet{cluster: c, streams: map[string]int32{}, turns: map[string]*v1alpha1.ReplicaTurns{}}
+}
 
 // turn lets everybody do what is due once.
 func (f *fleet) turn() {
@@ -139,12 +143,12 @@ func (f *fleet) reports() {
 			role = v1alpha1.RoleDraining
 		}
 		after := v1alpha1.BridgeReplicaStatus{Role: role, Epoch: epoch, ReportedAt: &at, ReportSequence: 1,
-			Sessions: &v1alpha1.ReplicaSessions{Active: f.streams[slot]},
+			Sessions: &v1alpha1.ReplicaSessions{Active: f.streams[slot]}, Turns: f.turns[slot],
 			Accounts: []v1alpha1.ReplicaAccount{{Name: "primary", State: v1alpha1.AccountConditionUsable}},
 			ObservedConfig: &v1alpha1.ObservedConfig{Hash: cm.Annotations[v1alpha1.AnnotationConfigHash],
 				CredentialsHash: cm.Annotations[v1alpha1.AnnotationCredentialsHash], State: v1alpha1.ConfigApplied}}
 		if r.Status.Role == role && r.Status.Epoch == epoch && r.Status.Sessions.Active == f.streams[slot] &&
-			r.Status.ObservedConfig.Hash == after.ObservedConfig.Hash {
+			cmp.Equal(r.Status.Turns, f.turns[slot]) && r.Status.ObservedConfig.Hash == after.ObservedConfig.Hash {
 			continue
 		}
 		r.Status = after

@@ -138,6 +138,32 @@ func TestT37ACandidateThatDoesNotTakeOverGivesWay(t *testing.T) {
 	f.condition(p, samplePolicy, v1alpha1.ConditionUpToDate, metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed)
 }
 
+// T57: a revision that fails turns which the one before finishes well is rolled back,
+// without anybody's wish; an upstream that fails both is no reason.
+func TestT57AWorseRevisionIsRolledBack(t *testing.T) {
+	f := begin(t)
+	f.streams["blue"] = 2
+	f.image("localhost/causeway-proxy:2")
+	f.until("the drain of blue", time.Second, step(v1alpha1.StepDraining, "green"))
+	f.turns["blue"] = &v1alpha1.ReplicaTurns{Ended: 10, Failed: 9}
+	f.turns["green"] = &v1alpha1.ReplicaTurns{Ended: 40, Failed: 35}
+	f.clock.SetTime(f.clock.Now().Add(10 * time.Second)) // after the promotion
+	for range 20 {
+		f.turn()
+		f.clock.SetTime(f.clock.Now().Add(time.Second))
+	}
+	f.until("nothing", time.Second, step(v1alpha1.StepDraining, "green"))
+	f.turns["blue"] = &v1alpha1.ReplicaTurns{Ended: 10}
+	p := f.until("blue serves again", time.Second, func(p *v1alpha1.BridgePolicy) error {
+		if p.Status.ActiveSlot != "blue" || p.Status.Activation.Slot != "blue" {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	f.condition(p, samplePolicy, v1alpha1.ConditionUpToDate, metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed)
+	f.event(v1alpha1.EventRolledBack, samplePolicy)
+}
+
 // curtain hides what happens to some kinds from the watches of an operator.
 type curtain struct {
 	paths  []string

@@ -116,6 +116,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ReplicaQuarantineApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ReplicaSessions"):
 		return &apiv1alpha1.ReplicaSessionsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ReplicaTurns"):
+		return &apiv1alpha1.ReplicaTurnsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Reporting"):
 		return &apiv1alpha1.ReportingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ReportTotals"):

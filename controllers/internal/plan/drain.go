@@ -45,8 +45,12 @@ func (r *rollout) stray() bool {
 // wanted again: by the spec, or by the wish of a user.
 func (r *rollout) comeBack() bool {
 	a, o := r.active, r.other
-	if r.rollbackWished() {
+	switch {
+	case r.rollbackWished():
 		a.marks.Failed, a.marks.FailedReason = a.revision, failedRollback
+	case r.mayGoBack() && r.worse():
+		a.marks.Failed, a.marks.FailedReason = a.revision, failedTurns
+		r.tell(v1alpha1.EventRolledBack, a, r.comparison())
 	}
 	if r.inPlace() || !o.served() || o.replicas == 0 || o.revision == a.revision || r.target() != o.revision {
 		return false
@@ -60,9 +64,16 @@ func (r *rollout) comeBack() bool {
 func (r *rollout) rollbackWished() bool {
 	a, o := r.active, r.other
 	wish := r.wishes[v1alpha1.AnnotationRollbackTo]
-	return wish != "" && wish == o.revision && wish != a.revision && o.served() && o.replicas > 0 && !r.inPlace() &&
-		a.revision == r.fleet.Revision && !a.failed() && !o.failed() &&
+	return wish != "" && wish == o.revision && r.mayGoBack() &&
 		a.marks.FollowedRollback != wish && o.marks.FollowedRollback != wish
+}
+
+// mayGoBack says whether the slot before could take over again, and was not given up
+// for good reasons.
+func (r *rollout) mayGoBack() bool {
+	a, o := r.active, r.other
+	return o.revision != a.revision && o.served() && o.replicas > 0 && !r.inPlace() &&
+		a.revision == r.fleet.Revision && !a.failed() && !o.failed()
 }
 
 // cut says whether the user wants the streams of the slot ended now. Nobody wants

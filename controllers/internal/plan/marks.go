@@ -38,6 +38,7 @@ const (
 	failedHandover = "Handover"
 	failedAborted  = "Aborted"
 	failedRollback = "RolledBack"
+	failedTurns    = "TurnsFailed"
 )
 
 // times and texts pair each annotation with its field.

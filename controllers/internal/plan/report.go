@@ -138,6 +138,7 @@ var failures = map[string]string{
 	failedHandover: "did not take over in time",
 	failedAborted:  "was aborted",
 	failedRollback: "was rolled back",
+	failedTurns:    "failed turns that the revision before did not",
 }
 
 // upToDate says whether the active slot is what the spec wants.

@@ -30,6 +30,8 @@ type proxy struct {
 	since    time.Time
 	sessions int32
 	endless  bool // its sessions do not end
+	// turns of the last minute; nil = none.
+	turns *v1alpha1.ReplicaTurns
 }
 
 func (p *proxy) ready() bool { return len(p.pod.Status.Conditions) > 0 }
@@ -195,7 +197,7 @@ func (s *sim) report(p *proxy) (changed bool) {
 	}
 	before, at := p.replica.Status, metav1.NewTime(s.now)
 	p.replica.Status = v1alpha1.BridgeReplicaStatus{
-		ReportedAt: &at, Role: role, Epoch: p.epoch, Sessions: &v1alpha1.ReplicaSessions{Active: p.sessions},
+		ReportedAt: &at, Role: role, Epoch: p.epoch, Sessions: &v1alpha1.ReplicaSessions{Active: p.sessions}, Turns: p.turns,
 		ObservedConfig: &v1alpha1.ObservedConfig{
 			Hash:            s.w.Config.Annotations[v1alpha1.AnnotationConfigHash],
 			CredentialsHash: s.w.Config.Annotations[v1alpha1.AnnotationCredentialsHash], State: v1alpha1.ConfigApplied,

@@ -183,7 +183,11 @@ func (c *chaos) disturb() {
 		}
 		return pick(append(list, "nonsense")...)
 	}
-	switch c.rnd.IntN(14) {
+	switch c.rnd.IntN(15) {
+	case 14: // T57: turns begin to fail, or cease to
+		for _, p := range c.proxies {
+			p.turns = []*v1alpha1.ReplicaTurns{nil, {Ended: 40}, {Ended: 40, Failed: 40}, {Ended: 40, Failed: 40, Internal: 40}}[c.rnd.IntN(4)]
+		}
 	case 12:
 		for _, p := range c.proxies {
 			p.endless = p.endless || c.rnd.IntN(3) == 0
@@ -247,7 +251,7 @@ func (c *chaos) rest() Plan {
 	c.cut = false
 	c.wish(v1alpha1.AnnotationPromote, effectiveFleet(c.w).Revision)
 	for _, p := range c.proxies {
-		p.frozen = false
+		p.frozen, p.turns = false, nil
 	}
 	c.renew()
 	quiet := 0

@@ -108,6 +108,13 @@ func (s *story) streams(slot v1alpha1.SlotName, n int32) {
 	}
 }
 
+// turns says how the turns of each pod of a slot fare, from now on.
+func (s *story) turns(slot v1alpha1.SlotName, ended, failed, internal int32) {
+	for _, p := range s.of(slot) {
+		p.turns = &v1alpha1.ReplicaTurns{Ended: ended, Failed: failed, Internal: internal}
+	}
+}
+
 // stories are rollouts as people see them. Their logs are golden: read them.
 var stories = map[string]func(s *story){
 	// T34, B82, B88: every step in order, the epoch rises by one, nothing is cut.
@@ -189,6 +196,41 @@ var stories = map[string]func(s *story){
 		s.image("localhost/causeway-proxy:3")
 		s.until(v1alpha1.StepRetained)
 		s.settle(5 * time.Minute)
+	},
+	// T57: the revision that took over fails turns, while those of the one before go well.
+	"worse": func(s *story) {
+		s.streams(v1alpha1.SlotBlue, 2)
+		s.image("localhost/causeway-proxy:2")
+		s.until(v1alpha1.StepDraining)
+		s.settle(time.Minute)
+		s.log.Reset()
+		s.tell("most turns of green fail; those that blue finishes do not")
+		s.turns(v1alpha1.SlotBlue, 3, 0, 0)
+		s.turns(v1alpha1.SlotGreen, 30, 25, 0)
+		s.until(v1alpha1.StepSwitching)
+		s.turns(v1alpha1.SlotGreen, 0, 0, 0)
+		s.turns(v1alpha1.SlotBlue, 30, 29, 0)
+		s.tell("blue has it back, and now the upstream fails")
+		p := s.settle(time.Hour)
+		s.tell("an hour later: active %s, UpToDate %s: %s", p.Active, p.Rollout.UpToDate.Reason, p.Rollout.UpToDate.Message)
+	},
+	// T57: the upstream fails the turns of both.
+	"upstream-down": func(s *story) {
+		s.streams(v1alpha1.SlotBlue, 2)
+		s.image("localhost/causeway-proxy:2")
+		s.until(v1alpha1.StepDraining)
+		s.settle(time.Minute)
+		s.log.Reset()
+		s.tell("most turns of both slots fail")
+		s.turns(v1alpha1.SlotBlue, 5, 4, 0)
+		s.turns(v1alpha1.SlotGreen, 30, 25, 0)
+		p := s.settle(10 * time.Minute)
+		s.tell("ten minutes later: active %s, UpToDate %v", p.Active, p.Rollout.UpToDate.OK)
+		s.streams(v1alpha1.SlotBlue, 0)
+		s.turns(v1alpha1.SlotBlue, 0, 0, 0)
+		s.tell("blue has nothing left to compare with")
+		s.until(v1alpha1.StepIdle)
+		s.tell("active %s", s.reconciled().Active)
 	},
 	"revert": func(s *story) {
 		s.image("localhost/causeway-proxy:2")

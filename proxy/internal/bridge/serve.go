@@ -261,7 +261,7 @@ func (s *serving) answer(w http.ResponseWriter, c *collector, f *failure.Failure
 // outcomeOf counts a failure.
 func outcomeOf(f *failure.Failure) telemetry.Outcome {
 	switch f.Code {
-	case failure.QueueTimeout, failure.NoAccounts, failure.OwnerUnavailable, failure.Draining,
+	case failure.QueueTimeout, failure.BulkheadFull, failure.NoAccounts, failure.OwnerUnavailable, failure.Draining,
 		failure.CircuitOpen, failure.OutcomeUnknown, failure.InstanceMismatch, failure.StoreUnavailable:
 		return telemetry.OutcomeRefused
 	case failure.EventlessTimeout, failure.StreamIdleTimeout:

@@ -120,7 +120,7 @@ func material(a, b v1alpha1.BridgeReplicaStatus) bool {
 	if a.Sessions != nil && (drained(*a.Sessions, *b.Sessions, b.Role) || turned(a, b)) {
 		return true
 	}
-	return accountsTurned(a.Accounts, b.Accounts)
+	return failing(a) != failing(b) || accountsTurned(a.Accounts, b.Accounts)
 }
 
 func same[T comparable](a, b *T) bool {
@@ -144,7 +144,7 @@ func moved(a, b v1alpha1.BridgeReplicaStatus) bool {
 			return true
 		}
 	}
-	return accountsMoved(a.Accounts, b.Accounts) || routesMoved(a, b) || lanesMoved(a.Lanes, b.Lanes)
+	return turnsMoved(a, b) || accountsMoved(a.Accounts, b.Accounts) || routesMoved(a, b) || lanesMoved(a.Lanes, b.Lanes)
 }
 
 func far(a, b int32) bool {

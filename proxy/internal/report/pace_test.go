@@ -62,6 +62,8 @@ func TestNext(t *testing.T) {
 		{"a circuit opens", time.Second, circuits(Circuit{Key: "aaaaaaaaaaaa"}), full, 0},
 		{"a circuit opens, but nothing left to spend", time.Second, circuits(Circuit{Key: "aaaaaaaaaaaa"}), empty, 17500 * time.Millisecond},
 		{"a session goes into quarantine", time.Second, func(s *Snapshot) { s.Sessions.Quarantined = 1 }, full, 0},
+		{"T57: turns begin to fail", time.Second, func(s *Snapshot) { s.Turns = Turns{Ended: 20, Failed: 10} }, full, 0},
+		{"some turns fail", 10 * time.Second, func(s *Snapshot) { s.Turns = Turns{Ended: 20, Failed: 9} }, full, 590 * time.Second},
 		{"more turns on an account", 10 * time.Second, func(s *Snapshot) { s.Accounts[0].Inflight = 99 }, full, 50 * time.Second},
 	}
 	for _, c := range cases {
@@ -79,6 +81,30 @@ func TestNext(t *testing.T) {
 				t.Errorf("write %v wait %s, want %v %s", write, wait, c.wait == 0, c.wait)
 			}
 		})
+	}
+}
+
+// T57: what a slot without authority ends well proves the upstream innocent; a proxy
+// that serves well need not say how many turns it serves.
+func TestT57_WhoseTurnsAreWorthAWrite(t *testing.T) {
+	status := func(role v1alpha1.ReplicaRole, turns Turns) v1alpha1.BridgeReplicaStatus {
+		return statusOf(snapshot(func(s *Snapshot) { s.Role, s.Turns = role, turns }))
+	}
+	for _, c := range []struct {
+		role   v1alpha1.ReplicaRole
+		before Turns
+		now    Turns
+		want   bool
+	}{
+		{v1alpha1.RoleServing, Turns{Ended: 5}, Turns{Ended: 500}, false},
+		{v1alpha1.RoleServing, Turns{Ended: 30, Failed: 20}, Turns{Ended: 40, Failed: 20}, true},
+		{v1alpha1.RoleDraining, Turns{Ended: 5}, Turns{Ended: 6}, true},
+		{v1alpha1.RoleDraining, Turns{Ended: 5}, Turns{Ended: 5}, false},
+		{v1alpha1.RoleStandby, Turns{Ended: 5}, Turns{}, true},
+	} {
+		if got := moved(status(c.role, c.before), status(c.role, c.now)); got != c.want {
+			t.Errorf("%s: %+v after %+v is worth a write: %v, want %v", c.role, c.now, c.before, got, c.want)
+		}
 	}
 }
 

@@ -20,6 +20,8 @@ type Snapshot struct {
 	Role     v1alpha1.ReplicaRole
 	Epoch    int64
 	Sessions Sessions
+	// Turns are those that ended in the last minute.
+	Turns    Turns
 	Accounts []Account
 	// Routes and Lanes are all there are, in any order.
 	Routes []Route
@@ -74,6 +76,7 @@ func statusOf(s Snapshot) v1alpha1.BridgeReplicaStatus {
 		return out
 	}
 	setSessions(&out, s.Sessions, routeCircuits(s.Routes))
+	out.Turns = turnsOf(s.Turns)
 	setAccounts(&out, s.Accounts)
 	out.Routes, out.RoutesOmitted = routesOf(s.Routes)
 	out.Lanes = lanesOf(s.Lanes)

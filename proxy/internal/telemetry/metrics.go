@@ -38,6 +38,7 @@ type Metrics struct {
 	lanes   laneMetrics
 	routes  *routeMetrics
 	holds   *prometheus.HistogramVec
+	recent  recent
 }
 
 // NewMetrics registers the metrics of a proxy of the given version, and those
@@ -98,6 +99,9 @@ func (m *Metrics) Handler() http.Handler {
 func (m *Metrics) RequestDone(r Route, t Transport, o Outcome, took time.Duration) {
 	m.requests.WithLabelValues(r.String(), t.String(), o.String()).Inc()
 	m.duration.WithLabelValues(r.String(), o.String()).Observe(took.Seconds())
+	if r == RouteResponses || r == RouteCodexResponses {
+		m.recent.add(time.Now(), o)
+	}
 }
 
 // FirstEvent records how long a client waited for the first event.

@@ -563,6 +563,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: sessions
       type:
         namedType: com.github.causeway-dev.causeway.api.v1alpha1.ReplicaSessions
+    - name: turns
+      type:
+        namedType: com.github.causeway-dev.causeway.api.v1alpha1.ReplicaTurns
 - name: com.github.causeway-dev.causeway.api.v1alpha1.Build
   map:
     fields:
@@ -1198,6 +1201,18 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: quarantined
+      type:
+        scalar: numeric
+- name: com.github.causeway-dev.causeway.api.v1alpha1.ReplicaTurns
+  map:
+    fields:
+    - name: ended
+      type:
+        scalar: numeric
+    - name: failed
+      type:
+        scalar: numeric
+    - name: internal
       type:
         scalar: numeric
 - name: com.github.causeway-dev.causeway.api.v1alpha1.ReportTotals

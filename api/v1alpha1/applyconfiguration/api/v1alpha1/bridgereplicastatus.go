@@ -24,6 +24,8 @@ type BridgeReplicaStatusApplyConfiguration struct {
 	Epoch *int64 `json:"epoch,omitempty"`
 	// sessions counts the sessions of the proxy.
 	Sessions *ReplicaSessionsApplyConfiguration `json:"sessions,omitempty"`
+	// turns says how turns of clients fared of late.
+	Turns *ReplicaTurnsApplyConfiguration `json:"turns,omitempty"`
 	// accounts says how the proxy sees each account.
 	Accounts []ReplicaAccountApplyConfiguration `json:"accounts,omitempty"`
 	// openCircuits counts the circuits that are not closed.
@@ -91,6 +93,14 @@ func (b *BridgeReplicaStatusApplyConfiguration) WithEpoch(value int64) *BridgeRe
 // If called multiple times, the Sessions field is set to the value of the last call.
 func (b *BridgeReplicaStatusApplyConfiguration) WithSessions(value *ReplicaSessionsApplyConfiguration) *BridgeReplicaStatusApplyConfiguration {
 	b.Sessions = value
+	return b
+}
+
+// WithTurns sets the Turns field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Turns field is set to the value of the last call.
+func (b *BridgeReplicaStatusApplyConfiguration) WithTurns(value *ReplicaTurnsApplyConfiguration) *BridgeReplicaStatusApplyConfiguration {
+	b.Turns = value
 	return b
 }
 

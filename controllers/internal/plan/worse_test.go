@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
+)
+
+// What blames the new revision, and what does not. Two pods of each slot report.
+func TestT57_WhoIsToBlame(t *testing.T) {
+	turns := func(ended, failed, internal int32) *v1alpha1.ReplicaTurns {
+		return &v1alpha1.ReplicaTurns{Ended: ended, Failed: failed, Internal: internal}
+	}
+	for name, c := range map[string]struct {
+		now, before *v1alpha1.ReplicaTurns
+		change      func(*story)
+		back        bool
+	}{
+		"fails, the one before does not": {turns(10, 5, 0), turns(3, 0, 0), nil, true},
+		"fails by its own fault":         {turns(10, 5, 3), nil, nil, true},
+		"nobody to compare with":         {turns(10, 5, 0), nil, nil, false},
+		"too few to compare with":        {turns(10, 5, 0), turns(2, 0, 0), nil, false},
+		"both fail":                      {turns(10, 10, 0), turns(10, 2, 0), nil, false},
+		"most go well":                   {turns(10, 4, 4), turns(10, 0, 0), nil, false},
+		"too few turns":                  {turns(9, 9, 9), turns(10, 0, 0), nil, false},
+		"nothing is known":               {nil, nil, nil, false},
+		"it was long ago":                {turns(10, 9, 9), turns(9, 0, 0), func(s *story) { s.dated(s.now.Add(-turnsFresh)) }, false},
+		"it was before it took over": {turns(10, 9, 9), turns(9, 0, 0), func(s *story) {
+			s.dated(readMarks(s.w.Slots["green"].Annotations).PromotedAt)
+		}, false},
+		"the one before was given up": {turns(10, 9, 9), turns(9, 0, 0), func(s *story) {
+			s.w.Slots["blue"].Annotations[v1alpha1.AnnotationEmptiedAt] = formatTime(s.now)
+		}, false},
+		"the spec has moved on": {turns(10, 9, 9), turns(9, 0, 0), func(s *story) { s.image("localhost/causeway-proxy:3") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t)
+			s.streams(v1alpha1.SlotBlue, 1)
+			s.image("localhost/causeway-proxy:2")
+			s.until(v1alpha1.StepDraining)
+			s.settle(time.Minute)
+			for _, p := range s.proxies {
+				p.turns = map[v1alpha1.SlotName]*v1alpha1.ReplicaTurns{"blue": c.before, "green": c.now}[p.slot]
+				s.report(p)
+			}
+			if c.change != nil {
+				c.change(s)
+			}
+			p := s.reconciled()
+			if back := p.Rollout.Failed != "" && p.Rollout.FailedReason == failedTurns; back != c.back {
+				t.Errorf("rolled back: %v, want %v (%+v)", back, c.back, p.Rollout)
+			}
+		})
+	}
+}
+
+// dated dates all reports.
+func (s *story) dated(at time.Time) {
+	for _, p := range s.proxies {
+		p.replica.Status.ReportedAt = &metav1.Time{Time: at}
+	}
+}
