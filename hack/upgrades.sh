@@ -6,6 +6,7 @@
 #   STREAMS=200 STREAM_SECONDS=180 RATE=20   the load
 #   REPLICAS=3   proxies of a slot
 #   MAX_ADDED=3s   most that turns may wait longer, p99; 0 on a machine that is not quiet
+#   PREVIOUS=REF   a git commit whose proxy is there as well, for act image:previous
 #   NODES=2, KEEP=1   as for the demo
 # shellcheck disable=SC2034 # of steps.sh
 CLUSTER=local
@@ -18,6 +19,17 @@ TITLE="upgrade under load"
 roll_out_quickly() {
   k -n "$NAMESPACE" patch bp chat --type=merge -p "{\"spec\":{\"replicas\":${REPLICAS:-3},
     \"rollout\":{\"type\":\"BlueGreen\",\"blueGreen\":{\"readySeconds\":2,\"overlapSeconds\":3,\"retainSeconds\":600}}}}" >&2
+}
+
+# load_previous brings the proxy of another commit to the nodes, tagged "previous".
+load_previous() {
+  local source=$WORK/previous
+  [ -n "${PREVIOUS:-}" ] || return 0
+  step "Building the proxy of $PREVIOUS"
+  mkdir "$source"
+  git -C "$ROOT" archive "$PREVIOUS" | tar -x -C "$source"
+  IMAGE_TAG=previous "$source/hack/images.sh"
+  "$HERE/load.sh" "$source/bin/images/causeway-proxy.tar"
 }
 
 # addresses: several to call from, because the Service keeps an address on a pod.
@@ -40,13 +52,15 @@ load_and_upgrade() {
   step "Load, and ${ACTS:=4xupgrade,rollback,evict}"
   (cd "$ROOT" && go build -o "$BIN/upgrades" ./test/upgrades)
   inside "$BIN/upgrades" -proxy "http://$proxy" -upstream "https://$upstream" -ca "$WORK/ca.crt" -server-name localhost \
-    -namespace "$NAMESPACE" -bridge chat -sources "$(addresses)" -acts "$ACTS" \
+    -namespace "$NAMESPACE" -bridge chat -image "${IMAGE_PREFIX}causeway-proxy" \
+    -sources "$(addresses)" -acts "$ACTS" \
     -streams "${STREAMS:-200}" -stream-seconds "${STREAM_SECONDS:-180}" -rate "${RATE:-20}" -max-added "${MAX_ADDED:-3s}"
 }
 
 begin
 start_cluster
 load_images
+load_previous
 install_operator
 apply_samples
 # Its ledger remembers every turn of the run.

@@ -19,12 +19,12 @@ import (
 )
 
 // bridge is the BridgePolicy under test.
-type bridge struct{ namespace, name string }
+type bridge struct{ namespace, name, image string }
 
 // do does one thing to the bridge, or to what it stands on, and returns when the
 // bridge has settled.
 func (b *bridge) do(ctx context.Context, act string, n int) (what string, err error) {
-	name, seconds, _ := strings.Cut(act, ":")
+	name, of, _ := strings.Cut(act, ":")
 	switch name {
 	case "upgrade":
 		before, err := b.get(ctx)
@@ -35,6 +35,16 @@ func (b *bridge) do(ctx context.Context, act string, n int) (what string, err er
 			return "", err
 		}
 		return b.settled(ctx, before)
+	case "image":
+		before, err := b.get(ctx)
+		if err != nil {
+			return "", err
+		}
+		patch := fmt.Sprintf(`{"spec":{"image":{"reference":%q}}}`, b.image+":"+of)
+		if _, err := kubectl(ctx, "-n", b.namespace, "patch", "bp", b.name, "--type=merge", "-p", patch); err != nil {
+			return "", err
+		}
+		return b.settled(ctx, before)
 	case "rollback":
 		return b.rollback(ctx)
 	case "evict":
@@ -42,7 +52,7 @@ func (b *bridge) do(ctx context.Context, act string, n int) (what string, err er
 	case "freeze":
 		return b.freeze(ctx, n)
 	case "operator", "api":
-		lasting, err := strconv.Atoi(seconds)
+		lasting, err := strconv.Atoi(of)
 		if err != nil {
 			return "", fmt.Errorf("how long? write %s:SECONDS", name)
 		}

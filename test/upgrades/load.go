@@ -101,10 +101,15 @@ func (l *load) run(ctx context.Context) {
 			case t = <-threads:
 			default:
 				t = &thread{name: fmt.Sprintf("%s-thread-%d", l.id, n)}
+				if n%socketEvery == 0 {
+					t.socket = &socket{source: l.source(n)}
+				}
 			}
 			tasks.Go(func() {
 				if l.turn(ctx, t, n) && len(t.items) < 2*threadTurns {
 					threads <- t
+				} else if t.socket != nil {
+					t.socket.close()
 				}
 			})
 		}
@@ -147,8 +152,17 @@ func (l *load) stream(ctx context.Context, n, i int) {
 
 // thread is one conversation.
 type thread struct {
-	name  string
-	items []json.RawMessage
+	name   string
+	items  []json.RawMessage
+	socket *socket // nil = it goes over HTTP
+}
+
+// source is the address that the n-th client calls from; empty = any.
+func (l *load) source(n int) string {
+	if len(l.sources) == 0 {
+		return ""
+	}
+	return l.sources[n%len(l.sources)]
 }
 
 func (l *load) turn(ctx context.Context, t *thread, n int) bool {
@@ -156,7 +170,12 @@ func (l *load) turn(ctx context.Context, t *thread, n int) bool {
 	bounded, cancel := context.WithTimeout(ctx, turnTime)
 	defer cancel()
 	o := outcome{began: time.Now()}
-	_, failure := l.ask(bounded, l.clients[n%len(l.clients)], t.name, modelQuick, t.items, &o, func(item json.RawMessage) { t.items = append(t.items, item) })
+	var failure string
+	if t.socket != nil {
+		failure = t.socket.ask(bounded, l, t, &o)
+	} else {
+		_, failure = l.ask(bounded, l.clients[n%len(l.clients)], t.name, modelQuick, t.items, &o, func(item json.RawMessage) { t.items = append(t.items, item) })
+	}
 	if ctx.Err() != nil {
 		return false
 	}

@@ -15,7 +15,7 @@ import (
 // settings are the flags.
 type settings struct {
 	proxy, upstream, ca, serverName string
-	namespace, bridge               string
+	namespace, bridge, image        string
 	streams                         int
 	streamSeconds                   int
 	rate                            float64
@@ -41,11 +41,12 @@ func parse() (settings, error) {
 	flag.StringVar(&s.serverName, "server-name", "", "`name` in the upstream's certificate")
 	flag.StringVar(&s.namespace, "namespace", "", "`namespace` of the bridge")
 	flag.StringVar(&s.bridge, "bridge", "", "`name` of the BridgePolicy")
+	flag.StringVar(&s.image, "image", "", "`name` of the proxy's image, without a tag")
 	flag.IntVar(&s.streams, "streams", 200, "streams that are open at any time")
 	flag.IntVar(&s.streamSeconds, "stream-seconds", 180, "length of a stream, an event each second")
 	flag.Float64Var(&s.rate, "rate", 20, "new turns a second")
 	sources := flag.String("sources", "", "local `addresses` to call from, with commas between them")
-	acts := flag.String("acts", "upgrade", "what to do, in order, with commas between: upgrade, rollback, evict, freeze, "+
+	acts := flag.String("acts", "upgrade", "what to do, in order, with commas between: upgrade, rollback, evict, freeze, image:TAG, "+
 		"operator:SECONDS and api:SECONDS (stopped for so long); NxACT repeats")
 	flag.DurationVar(&s.maxAdded, "max-added", 3*time.Second, "most that turns may wait longer than usual, p99; 0 = it is shown and not judged")
 	flag.DurationVar(&s.patience, "patience", 15*time.Minute, "time for one of them")
@@ -87,7 +88,7 @@ func run(ctx context.Context) error {
 	if err := up.script(ctx, s.streamSeconds); err != nil {
 		return err
 	}
-	b := &bridge{namespace: s.namespace, name: s.bridge}
+	b := &bridge{namespace: s.namespace, name: s.bridge, image: s.image}
 	l := newLoad(s)
 	loading, end := context.WithCancel(ctx)
 	finished := make(chan struct{})

@@ -189,8 +189,9 @@ func (r *rollout) target() string {
 }
 
 // inPlace says whether a change is made in the active slot itself: nobody would
-// notice, or nobody wants it otherwise.
+// notice, or nobody wants it otherwise. A slot that was scaled to zero because it did
+// not let go comes back as it was: what it was to give way to may have failed.
 func (r *rollout) inPlace() bool {
 	a := r.active
-	return !r.blueGreen() || !a.exists || !a.served() || !a.live() && !r.other.handingOver()
+	return !r.blueGreen() || !a.exists || !a.served() || !a.live() && !r.other.live()
 }
