@@ -69,6 +69,10 @@ func (f *frames) Write(p []byte) (int, error) {
 			f.part(rest)
 			break
 		}
+		if whole := f.whole(rest[:end], rest[end+1:]); whole {
+			rest = rest[end+2:]
+			continue
+		}
 		f.part(rest[:end])
 		f.endLine()
 		rest = rest[end+1:]
@@ -77,6 +81,16 @@ func (f *frames) Write(p []byte) (int, error) {
 		return 0, f.err
 	}
 	return len(p), nil
+}
+
+// whole sends an event whose data is one line that came in one piece, as nearly all
+// do: without a writer of its own, and in one frame.
+func (f *frames) whole(line, rest []byte) bool {
+	if len(f.line) > 0 || f.inData || f.message != nil || len(rest) == 0 || rest[0] != '\n' || !bytes.HasPrefix(line, dataField) {
+		return false
+	}
+	f.err = f.conn.WriteMessage(websocket.TextMessage, bytes.TrimPrefix(line[len(dataField):], []byte{' '}))
+	return true
 }
 
 // part takes a part of a line.

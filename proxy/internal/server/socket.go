@@ -25,9 +25,6 @@ const (
 	// socketQueue is how many messages are held for a client that sends ahead; more
 	// stay in its connection.
 	socketQueue = 1
-	// socketWriteBytes is the write buffer, held only while an event is written; most
-	// fit, and leave in one write.
-	socketWriteBytes = 8 << 10
 	// beatEvery is how often a reader that waits for a turn to end says that it does
 	// not listen.
 	beatEvery = 20 * time.Second
@@ -35,11 +32,9 @@ const (
 
 // upgrader does without compression: it costs megabytes a connection, and clients do
 // without it as well. Its check of the origin keeps web pages of others out, where
-// clients need no key.
+// clients need no key. Its buffers are those of the HTTP connection, 4 KiB each way.
 var upgrader = websocket.Upgrader{
 	HandshakeTimeout: 10 * time.Second,
-	WriteBufferSize:  socketWriteBytes,
-	WriteBufferPool:  &sync.Pool{},
 	Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 		code := failure.InvalidRequest
 		if status == http.StatusForbidden {
