@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,6 +50,8 @@ func (b *bridge) do(ctx context.Context, act string, n int) (what string, err er
 		return b.rollback(ctx)
 	case "evict":
 		return b.evict(ctx)
+	case "blocked":
+		return b.blocked(ctx, n)
 	case "freeze":
 		return b.freeze(ctx, n)
 	case "operator", "api":
@@ -127,26 +130,19 @@ func (b *bridge) rollback(ctx context.Context) (string, error) {
 
 // evict drains one node of the bridge's pods, as an upgrade of the node would.
 func (b *bridge) evict(ctx context.Context) (string, error) {
-	raw, err := kubectl(ctx, "-n", b.namespace, "get", "pods", "-l", v1alpha1.LabelPolicy+"="+b.name, "-o",
-		`jsonpath={range .items[*]}{.spec.nodeName}{" "}{.metadata.name}{"\n"}{end}`)
+	pods, err := b.pods(ctx, "")
 	if err != nil {
 		return "", err
 	}
-	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
-	node, _, _ := strings.Cut(lines[0], " ")
-	var pods []string
-	for _, line := range lines {
-		if on, pod, _ := strings.Cut(line, " "); on == node {
-			pods = append(pods, pod)
+	node, n := pods[0].node, 0
+	for _, p := range pods {
+		if p.node != node {
+			continue
 		}
-	}
-	for _, pod := range pods {
-		body := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, pod, b.namespace)
+		n++
 		for {
-			create := exec.CommandContext(ctx, "kubectl", "create", "--raw", //nolint:gosec // our own arguments
-				"/api/v1/namespaces/"+b.namespace+"/pods/"+pod+"/eviction", "-f", "-")
-			create.Stdin = strings.NewReader(body)
-			if out, err := create.CombinedOutput(); err == nil || strings.Contains(string(out), "not found") {
+			out, err := b.evictPod(ctx, p.name)
+			if err == nil || strings.Contains(out, "not found") {
 				break
 			}
 			if err := pause(ctx, time.Second); err != nil { // the budget lets no pod go yet
@@ -158,11 +154,93 @@ func (b *bridge) evict(ctx context.Context) (string, error) {
 		p, err := b.get(ctx)
 		if err == nil && p.Status.ReplicaSummary != "" {
 			if ready, wanted, _ := strings.Cut(p.Status.ReplicaSummary, "/"); ready == wanted {
-				return fmt.Sprintf("%d pods of node %s", len(pods), node), nil
+				return fmt.Sprintf("%d pods of node %s", n, node), nil
 			}
 		}
 		if err := pause(ctx, time.Second); err != nil {
 			return "", err
+		}
+	}
+}
+
+// blocked upgrades, and tries to evict a pod that still finishes its streams: that must
+// be refused (T53). When they have ended it must go.
+func (b *bridge) blocked(ctx context.Context, n int) (string, error) {
+	before, err := b.get(ctx)
+	if err != nil {
+		return "", err
+	}
+	pods, err := b.pods(ctx, string(before.Status.ActiveSlot))
+	if err != nil {
+		return "", err
+	}
+	if err := b.annotate(ctx, v1alpha1.AnnotationRestartedAt, fmt.Sprintf("%d-%d", time.Now().Unix(), n)); err != nil {
+		return "", err
+	}
+	if err := b.reached(ctx, v1alpha1.StepDraining); err != nil {
+		return "", err
+	}
+	out, err := b.evictPod(ctx, pods[0].name)
+	if err == nil || !strings.Contains(out, "disruption budget") {
+		return "", fmt.Errorf("the eviction of %s, which drains, was answered with %q", pods[0].name, out)
+	}
+	steps, err := b.settled(ctx, before)
+	if err != nil {
+		return steps, err
+	}
+	for { // the budget is that of a slot that rests, once the controller of budgets has seen it
+		if out, err := b.evictPod(ctx, pods[0].name); err == nil || strings.Contains(out, "not found") {
+			return "refused while it drained: " + steps, nil
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return steps, fmt.Errorf("%s has drained and cannot be evicted: %w", pods[0].name, err)
+		}
+	}
+}
+
+// pod is one of the bridge's proxies.
+type pod struct{ node, name string }
+
+// pods are those of a slot; of all if slot is empty.
+func (b *bridge) pods(ctx context.Context, slot string) (list []pod, err error) {
+	selector := v1alpha1.LabelPolicy + "=" + b.name
+	if slot != "" {
+		selector += "," + v1alpha1.LabelSlot + "=" + slot
+	}
+	raw, err := kubectl(ctx, "-n", b.namespace, "get", "pods", "-l", selector, "-o",
+		`jsonpath={range .items[*]}{.spec.nodeName}{" "}{.metadata.name}{"\n"}{end}`)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(raw)) {
+		node, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		list = append(list, pod{node, name})
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("no pods with %s", selector)
+	}
+	return list, nil
+}
+
+// evictPod asks for one eviction, and returns what was answered.
+func (b *bridge) evictPod(ctx context.Context, name string) (string, error) {
+	create := exec.CommandContext(ctx, "kubectl", "create", "--raw", //nolint:gosec // our own arguments
+		"/api/v1/namespaces/"+b.namespace+"/pods/"+name+"/eviction", "-f", "-")
+	create.Stdin = strings.NewReader(fmt.Sprintf(
+		`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, name, b.namespace))
+	out, err := create.CombinedOutput()
+	return string(out), err
+}
+
+// reached waits until the rollout is in one of steps.
+func (b *bridge) reached(ctx context.Context, steps ...v1alpha1.RolloutStep) error {
+	for {
+		p, err := b.get(ctx)
+		if err == nil && p.Status.Rollout != nil && slices.Contains(steps, p.Status.Rollout.Step) {
+			return nil
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }
@@ -188,14 +266,9 @@ func (b *bridge) freeze(ctx context.Context, n int) (string, error) {
 	if err := b.annotate(ctx, v1alpha1.AnnotationRestartedAt, fmt.Sprintf("%d-%d", time.Now().Unix(), n)); err != nil {
 		return "", err
 	}
-	for { // until the slots are about to change
-		p, err := b.get(ctx)
-		if err == nil && p.Status.Rollout != nil && (p.Status.Rollout.Step == v1alpha1.StepReady || p.Status.Rollout.Step == v1alpha1.StepHandover) {
-			break
-		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			return "", err
-		}
+	// The slots are about to change.
+	if err := b.reached(ctx, v1alpha1.StepReady, v1alpha1.StepHandover); err != nil {
+		return "", err
 	}
 	if err := signalled(ctx, pids, time.Minute); err != nil {
 		return "", err
