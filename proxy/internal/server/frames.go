@@ -141,7 +141,9 @@ func (f *frames) FlushError() error { return nil }
 
 // SetWriteDeadline implements what http.ResponseController calls: it ends a write that
 // is under way.
-func (f *frames) SetWriteDeadline(t time.Time) error { return f.conn.NetConn().SetWriteDeadline(t) } //nolint:wrapcheck // of the connection itself
+func (f *frames) SetWriteDeadline(t time.Time) error {
+	return f.conn.NetConn().SetWriteDeadline(t) //nolint:wrapcheck // of the connection itself
+}
 
 // end sends what is left to say: an answer in one piece.
 func (f *frames) end() {
@@ -158,10 +160,11 @@ func (f *frames) end() {
 func (f *frames) failure() []byte {
 	frame := []byte(`{"type":"error","status":` + strconv.Itoa(f.status) + `}`)
 	object := gjson.GetBytes(f.body.Bytes(), "error")
+	raw := []byte(object.Raw)
 	if !object.IsObject() {
-		object = gjson.Result{Type: gjson.JSON, Raw: `{"type":"server_error","code":"internal_error","message":"The proxy has no answer that this connection can take."}`}
+		raw = []byte(noObject)
 	}
-	if with, err := sjson.SetRawBytes(frame, "error", []byte(object.Raw)); err == nil {
+	if with, err := sjson.SetRawBytes(frame, "error", raw); err == nil {
 		frame = with
 	}
 	for _, name := range told {
@@ -173,6 +176,9 @@ func (f *frames) failure() []byte {
 	}
 	return frame
 }
+
+// noObject is the error of an answer that has none.
+const noObject = `{"type":"server_error","code":"internal_error","message":"The proxy has no answer that this connection can take."}`
 
 // told are the headers of an error that its client acts on.
 var told = []string{"Retry-After", "Retry-After-Ms", "X-Causeway-Dispatch", "X-Causeway-Retry", requestIDHeader}

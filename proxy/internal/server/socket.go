@@ -214,7 +214,8 @@ func (k *socket) answer(ctx context.Context, m message, out *frames) {
 	s := k.server
 	defer s.live.Begin()()
 	defer out.end()
-	c := &call{w: newAnswer(out, s.stallTime), r: k.upgrade.Clone(ctx), rt: s.runtime.Load(), id: requestID(nil), start: time.Now(), label: k.label}
+	c := &call{w: newAnswer(out, s.stallTime), r: k.upgrade.Clone(ctx), rt: s.runtime.Load(), id: requestID(nil),
+		start: time.Now(), label: k.label}
 	defer c.w.stall.finish()
 	defer s.recovered(c)
 	var kind string
