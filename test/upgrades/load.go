@@ -31,8 +31,9 @@ func deltas(seconds, part int) int { return seconds * part / streamLengths }
 // threadTurns is how long a conversation gets; each turn resends all before it.
 const threadTurns = 5
 
-// turnTime bounds a quick turn: the longest hold, and what the answer takes.
-const turnTime = 60 * time.Second
+// turnTime bounds a quick turn: a minute on a proxy that stands still, the longest hold
+// after it, and what the answer takes.
+const turnTime = 2 * time.Minute
 
 // outcome is what came of one turn.
 type outcome struct {
