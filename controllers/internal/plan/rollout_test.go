@@ -202,7 +202,7 @@ func TestB85ACandidateThatDoesNotAcknowledgeDoesNotTakeOver(t *testing.T) {
 }
 
 // T48, B92: whoever writes into the Lease by hand is outlived.
-func TestT48AForeignHolderIsReported(t *testing.T) {
+func TestT48_B92_AForeignHolderIsReported(t *testing.T) {
 	s := newStory(t)
 	s.w.Lease.Spec.HolderIdentity = ptr.To("somebody/else")
 	p := s.reconciled()

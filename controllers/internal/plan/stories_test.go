@@ -181,7 +181,7 @@ var stories = map[string]func(s *story){
 		s.settle(3 * time.Minute)
 	},
 	// T55: back within seconds, and not again when the wish is old.
-	"rollback": func(s *story) {
+	"T55-rollback": func(s *story) {
 		old := s.reconciled().Fleet.Revision
 		s.image("localhost/causeway-proxy:2")
 		s.until(v1alpha1.StepRetained)
@@ -198,7 +198,7 @@ var stories = map[string]func(s *story){
 		s.settle(5 * time.Minute)
 	},
 	// T57: the revision that took over fails turns, while those of the one before go well.
-	"worse": func(s *story) {
+	"T57-worse": func(s *story) {
 		s.streams(v1alpha1.SlotBlue, 2)
 		s.image("localhost/causeway-proxy:2")
 		s.until(v1alpha1.StepDraining)
@@ -215,7 +215,7 @@ var stories = map[string]func(s *story){
 		s.tell("an hour later: active %s, UpToDate %s: %s", p.Active, p.Rollout.UpToDate.Reason, p.Rollout.UpToDate.Message)
 	},
 	// T57: the upstream fails the turns of both.
-	"upstream-down": func(s *story) {
+	"T57-upstream-down": func(s *story) {
 		s.streams(v1alpha1.SlotBlue, 2)
 		s.image("localhost/causeway-proxy:2")
 		s.until(v1alpha1.StepDraining)
@@ -262,7 +262,7 @@ var stories = map[string]func(s *story){
 		s.until(v1alpha1.StepSwitching)
 	},
 	// T53: pods are held while their streams go on, and no longer than the deadline.
-	"drain-deadline": func(s *story) {
+	"T53-drain-deadline": func(s *story) {
 		s.settings(func(spec *v1alpha1.BridgePolicySpec) {
 			spec.Rollout = &v1alpha1.Rollout{Type: v1alpha1.RolloutBlueGreen, BlueGreen: &v1alpha1.BlueGreen{DrainDeadlineSeconds: ptr.To[int32](7200)}}
 		})

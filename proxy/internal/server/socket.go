@@ -70,7 +70,7 @@ type message struct {
 
 // serveSocket upgrades the connection and serves it to its end.
 func (s *Server) serveSocket(c *call, family bridge.Route) {
-	conn, err := upgrader.Upgrade(c.w.ResponseWriter, c.r, http.Header{requestIDHeader: {c.id}})
+	conn, err := upgrader.Upgrade(c.w, c.r, http.Header{requestIDHeader: {c.id}})
 	if err != nil {
 		s.done(c, telemetry.OutcomeCallerError)
 		return
