@@ -153,6 +153,21 @@ func TestB70_ASocketIsOneConversation(t *testing.T) {
 	}
 }
 
+// A client that opens a WebSocket for each turn leaves no session behind, and no upstream
+// connection.
+func TestASocketLeavesNothingBehind(t *testing.T) {
+	p, _ := aProxy(t, upstream.Script{})
+	for n := range 10 {
+		c := p.chainAt(t)
+		c.turn(fmt.Sprint("hello ", n))
+		_ = c.Close()
+	}
+	p.until(t, "no session", func() bool {
+		total, _ := p.sessions(t, "")
+		return total == 0
+	})
+}
+
 // B84: of fifty WebSockets at a SIGTERM, those without a turn are told to go, those with
 // one finish it, and the process ends well, and not before.
 func TestB84_FiftySocketsAtAStop(t *testing.T) {

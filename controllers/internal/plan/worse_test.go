@@ -31,6 +31,11 @@ func TestT57_WhoIsToBlame(t *testing.T) {
 		"it was before it took over": {turns(10, 9, 9), turns(9, 0, 0), func(s *story) {
 			s.dated(readMarks(s.w.Slots["green"].Annotations).PromotedAt)
 		}, false},
+		"its proof is of the time before": {turns(10, 9, 0), turns(90, 0, 0), func(s *story) {
+			s.datedOf("blue", readMarks(s.w.Slots["green"].Annotations).PromotedAt.Add(time.Second))
+		}, false},
+		"its proof is older than the failures": {turns(10, 9, 0), turns(90, 0, 0), func(s *story) { s.datedOf("blue", s.now.Add(-turnsApart-time.Second)) }, false},
+		"its proof is hardly older":            {turns(10, 9, 0), turns(90, 0, 0), func(s *story) { s.datedOf("blue", s.now.Add(-turnsApart)) }, true},
 		"the one before was given up": {turns(10, 9, 9), turns(9, 0, 0), func(s *story) {
 			s.w.Slots["blue"].Annotations[v1alpha1.AnnotationEmptiedAt] = formatTime(s.now)
 		}, false},
@@ -41,7 +46,7 @@ func TestT57_WhoIsToBlame(t *testing.T) {
 			s.streams(v1alpha1.SlotBlue, 1)
 			s.image("localhost/causeway-proxy:2")
 			s.until(v1alpha1.StepDraining)
-			s.settle(time.Minute)
+			s.settle(5 * time.Minute)
 			for _, p := range s.proxies {
 				p.turns = map[v1alpha1.SlotName]*v1alpha1.ReplicaTurns{"blue": c.before, "green": c.now}[p.slot]
 				s.report(p)
@@ -57,9 +62,14 @@ func TestT57_WhoIsToBlame(t *testing.T) {
 	}
 }
 
-// dated dates all reports.
+// dated dates all reports, datedOf those of a slot.
 func (s *story) dated(at time.Time) {
-	for _, p := range s.proxies {
+	s.datedOf("blue", at)
+	s.datedOf("green", at)
+}
+
+func (s *story) datedOf(slot v1alpha1.SlotName, at time.Time) {
+	for _, p := range s.of(slot) {
 		p.replica.Status.ReportedAt = &metav1.Time{Time: at}
 	}
 }

@@ -80,7 +80,7 @@ func DeriveWithoutTurnState(s Source) Key {
 		return newKey(KindSession, s.Client, process)
 	}
 	if s.Socket != "" {
-		return socketKey(s.Client, s.Socket)
+		return SocketKey(s.Client, s.Socket)
 	}
 	if s.PromptCacheKey != "" {
 		return newKey(KindPromptCache, s.Client, s.PromptCacheKey)
@@ -88,12 +88,13 @@ func DeriveWithoutTurnState(s Source) Key {
 	return newKey(KindRequest, s.Client, s.RequestID)
 }
 
-// socketKey has no process session, which other keys of its kind have.
-func socketKey(client, socket string) Key { return newKey(KindSession, client, "", socket) }
+// SocketKey names what nothing but a client's connection does. It has no process session,
+// which other keys of its kind have.
+func SocketKey(client, socket string) Key { return newKey(KindSession, client, "", socket) }
 
 // OfSocket says whether a key names nothing but the client's connection, so that
 // whatever else is known of a turn counts for more.
-func (s Source) OfSocket(k Key) bool { return s.Socket != "" && k == socketKey(s.Client, s.Socket) }
+func (s Source) OfSocket(k Key) bool { return s.Socket != "" && k == SocketKey(s.Client, s.Socket) }
 
 // TurnStateKey is the key that a token names.
 func TurnStateKey(client, token string) Key { return newKey(KindTurnState, client, token) }

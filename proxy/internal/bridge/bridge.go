@@ -102,6 +102,12 @@ func (b *Bridge) FileAccount(ctx context.Context, client, fileID string) (string
 	return pin.Account, err
 }
 
+// SocketClosed ends what only a client's WebSocket could have gone on with, as soon as it
+// has no turn. Upstreams end it with the connection as well.
+func (b *Bridge) SocketClosed(client, socket string) {
+	b.sessions.Yield(affinity.SocketKey(client, socket))
+}
+
 // Rebalance gives up the sessions that belong to another replica now, each as
 // soon as it has no turn.
 func (b *Bridge) Rebalance(ours func(affinity.Key) bool) { b.sessions.Rebalance(ours) }

@@ -22,6 +22,9 @@ func (b *Bridge) turn(ctx context.Context, req *Request) (*session.Turn, *failur
 	if b.name(ctx, t, source) != nil || b.findOwners(ctx, t, source) != nil {
 		return nil, unknownOwner()
 	}
+	if source.OfSocket(t.Key) && !b.leaving() {
+		t.Stay = true // the connection is here, and the conversation ends with it
+	}
 	if req.Forwarded != nil {
 		t.Key = *req.Forwarded // the other replica has seen the client itself
 	}

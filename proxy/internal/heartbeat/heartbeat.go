@@ -15,9 +15,11 @@ import (
 // balancers in the field cut silent sockets after 60 to 100 s, so the period stays
 // well below.
 const (
-	period       = 25 * time.Second
-	silent       = 4
-	controlWrite = 5 * time.Second
+	period = 25 * time.Second
+	silent = 4
+	// controlWrite is how long a ping or pong may wait for an event that is being written
+	// to a slow peer. Half of one on the wire would be the end of the connection.
+	controlWrite = 30 * time.Second
 )
 
 // Heartbeat watches one connection. It is safe for concurrent use.
@@ -38,10 +40,10 @@ type Heartbeat struct {
 // goroutine of its own, when nothing has come for too long.
 func New(conn *websocket.Conn, lost func()) *Heartbeat {
 	h := &Heartbeat{conn: conn, lost: lost}
-	answer := conn.PingHandler()
 	conn.SetPingHandler(func(data string) error {
 		h.alive()
-		return answer(data)
+		_ = conn.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(controlWrite)) // or the reader learns of it
+		return nil
 	})
 	conn.SetPongHandler(func(string) error {
 		h.alive()
@@ -84,9 +86,10 @@ func (h *Heartbeat) beat() {
 	case gone:
 		h.lost()
 	case there:
-		if h.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(controlWrite)) == nil {
-			h.again()
-		} // else the reader learns of it
+		if h.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(controlWrite)) != nil {
+			h.Heard() // nothing was asked, so that silence is no answer; of a broken connection the reader learns
+		}
+		h.again()
 	case over:
 	}
 }

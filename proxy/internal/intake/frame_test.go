@@ -15,8 +15,8 @@ func TestAFrameBecomesABody(t *testing.T) {
 	for message, want := range map[string]string{
 		`{"type":"response.create","model":"m","input":"x"}`:                                                          `{"model":"m","input":"x"}`,
 		`{"model":"m","type":"response.create"}`:                                                                      `{"model":"m"}`,
-		`{"model":"m" , "type" : "response.create" , "input":[]}`:                                                     `{"model":"m" ,  "input":[]}`,
-		`{ "stream":true, "type":"response.create", "model":"m", "stream":false }`:                                    `{   "model":"m" }`,
+		`{"model":"m" , "type" : "response.create" , "input":[]}`:                                                     `{"model":"m","input":[]}`,
+		`{ "stream":true, "type":"response.create", "model":"m", "stream":false }`:                                    `{"model":"m"}`,
 		`{"type":"response.create","model":"m","stream_id":null,"tools":[{"type":"function","stream":1}],"x":1.0e+3}`: `{"model":"m","tools":[{"type":"function","stream":1}],"x":1.0e+3}`,
 	} {
 		kind, body, err := CheckFrame([]byte(message))
@@ -84,5 +84,22 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 	if _, err := in.ReadMessage(noDeadlines{}, strings.NewReader(strings.Repeat("x", 1000))); !errors.Is(err, ErrConnection) {
 		t.Error("the rest of an endless message is waited for:", err)
+	}
+}
+
+// A message of nothing but what is cut out takes no longer than others of its size.
+func BenchmarkCheckFrame(b *testing.B) {
+	for name, filler := range map[string]string{"usual": `,"a":"` + strings.Repeat("x", 1<<20) + `"`, "hostile": strings.Repeat(`,"stream":1`, 1<<20/11)} {
+		b.Run(name, func(b *testing.B) {
+			message := []byte(`{"type":"response.create","model":"m","input":"x"` + filler + `}`)
+			scratch := make([]byte, len(message))
+			b.SetBytes(int64(len(message)))
+			for b.Loop() {
+				copy(scratch, message)
+				if _, _, err := CheckFrame(scratch); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -55,6 +55,8 @@ type Envelope struct {
 	Client string `json:"client"`
 	Route  string `json:"route"`
 	Stream bool   `json:"stream"`
+	// Socket names the client's WebSocket; empty = it has none.
+	Socket string `json:"socket,omitempty"`
 	// Key is affinity.Key.Name of the session.
 	Key string `json:"key"`
 	// Origin and Target are pods. An empty Target is a replica that the origin

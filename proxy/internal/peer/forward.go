@@ -210,7 +210,7 @@ func (f *Forwarder) request(ctx context.Context, req *bridge.Request, key affini
 	secret []byte) (*http.Request, error) {
 	header := travelling(req.Header)
 	envelope, signature, err := Envelope{
-		Request: req.ID, Client: req.Client, Route: routeNames[req.Route], Stream: req.Stream, Key: key.Name(),
+		Request: req.ID, Client: req.Client, Route: routeNames[req.Route], Stream: req.Stream, Socket: req.Socket, Key: key.Name(),
 		Origin: f.o.Self.Pod, Target: f.pod(address), Address: address, Hops: maxHops,
 		HeaderDigest: headerDigest(header), BodyDigest: digestOf(req.Body), BodyBytes: int64(len(req.Body)),
 		Tail: req.Tail, Budget: req.Budget.Header(time.Now()),

@@ -146,7 +146,7 @@ func (p *Receiver) request(w http.ResponseWriter, r *http.Request, e Envelope) (
 		return nil, http.StatusUnauthorized, reasonSignature
 	}
 	return &bridge.Request{
-		ID: e.Request, Route: family, Client: e.Client, Header: header, Body: body, Stream: e.Stream, Forwarded: &key,
+		ID: e.Request, Route: family, Client: e.Client, Header: header, Body: body, Stream: e.Stream, Socket: e.Socket, Forwarded: &key,
 		Return: p.isOwner(e.Origin, key),
 	}, 0, ""
 }

@@ -20,8 +20,8 @@ func failing(s v1alpha1.BridgeReplicaStatus) bool { return s.Turns != nil && s.T
 // a slot without authority, which tell the operator whether it fared better. Turns of
 // a proxy that serves well change all the time, and nobody asks.
 func turnsMoved(a, b v1alpha1.BridgeReplicaStatus) bool {
-	if !failing(b) && b.Role == v1alpha1.RoleServing {
-		return false
+	if failing(b) {
+		return true // as long as it does
 	}
-	return !same(a.Turns, b.Turns)
+	return b.Role != v1alpha1.RoleServing && !same(a.Turns, b.Turns)
 }

@@ -163,9 +163,11 @@ func testRuntime(t *testing.T, endpoint string, change func(*bundle.Bundle, *bun
 
 // recordedTurns stands for the bridge.
 type recordedTurns struct {
-	mu    sync.Mutex
-	seen  []*bridge.Request
-	serve func(w http.ResponseWriter, r *http.Request, req *bridge.Request)
+	mu   sync.Mutex
+	seen []*bridge.Request
+	// closed are the sockets that have ended.
+	closed []string
+	serve  func(w http.ResponseWriter, r *http.Request, req *bridge.Request)
 }
 
 func (f *recordedTurns) ServeTurn(w http.ResponseWriter, r *http.Request, req *bridge.Request) {
@@ -187,6 +189,12 @@ func (f *recordedTurns) last() *bridge.Request {
 		return nil
 	}
 	return f.seen[len(f.seen)-1]
+}
+
+func (f *recordedTurns) SocketClosed(_, socket string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = append(f.closed, socket)
 }
 
 type syncBuffer struct {

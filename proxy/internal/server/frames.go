@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -145,9 +146,20 @@ func (f *frames) SetWriteDeadline(t time.Time) error {
 	return f.conn.NetConn().SetWriteDeadline(t) //nolint:wrapcheck // of the connection itself
 }
 
+// errTorn ends a connection on which an event cannot be finished: what follows would be
+// read as its end, and nothing at all as silence.
+var errTorn = errors.New("the answer ended in the middle of an event")
+
 // end sends what is left to say: an answer in one piece.
 func (f *frames) end() {
-	if f.status == 0 || f.streams() {
+	torn := f.message != nil || len(f.line) > 0 || f.inData
+	switch {
+	case f.status == 0:
+		return
+	case f.streams() && torn && f.err == nil:
+		f.err = errTorn
+		return
+	case f.streams():
 		return
 	}
 	_ = f.conn.SetWriteDeadline(time.Now().Add(stallTime))

@@ -84,7 +84,7 @@ func climbs(path string) bool {
 
 // ServeHTTP serves the data port.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	upgrade := isWebSocket(r.Header)
+	upgrade := r.Method == http.MethodGet && r.ProtoMajor == 1 && isWebSocket(r.Header)
 	if !upgrade { // of a WebSocket, its turns count
 		defer s.live.Begin()()
 	}

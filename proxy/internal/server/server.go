@@ -38,6 +38,8 @@ const (
 // (telemetry.Metrics.RequestDone). It must not use w or r after it returns.
 type Turns interface {
 	ServeTurn(w http.ResponseWriter, r *http.Request, req *bridge.Request)
+	// SocketClosed is told when a client's WebSocket has ended.
+	SocketClosed(client, socket string)
 }
 
 // Accounts is what the server needs of account.Registry.

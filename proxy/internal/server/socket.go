@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -60,22 +62,32 @@ type socket struct {
 	messages chan message
 	// leave tells the handler that Server.sockets wants it to end.
 	leave chan struct{}
+	// arriving: a message is being read, or handed over.
+	arriving atomic.Bool
 }
 
-// message is one of the client's. err is a *failure.Failure that answers it.
+// message is a turn's body, or what answers a message that is none: err is a
+// *failure.Failure then. Until end is called it counts as a request that is served.
 type message struct {
-	data []byte
+	body []byte
 	err  error
+	end  func()
 }
 
 // serveSocket upgrades the connection and serves it to its end.
 func (s *Server) serveSocket(c *call, family bridge.Route) {
+	if s.sockets.ended() {
+		s.refuse(c, failure.New(failure.Draining, "This proxy is going away; connect again.", failure.Dispatched(failure.DispatchNone)))
+		s.done(c, telemetry.OutcomeRefused)
+		return
+	}
 	conn, err := upgrader.Upgrade(c.w, c.r, http.Header{requestIDHeader: {c.id}})
 	if err != nil {
 		s.done(c, telemetry.OutcomeCallerError)
 		return
 	}
-	k := &socket{server: s, conn: conn, upgrade: c.r, id: c.id, label: c.label, family: family,
+	// The name is ours: a client may give all its connections the same id.
+	k := &socket{server: s, conn: conn, upgrade: c.r, id: requestID(nil), label: c.label, family: family,
 		messages: make(chan message, socketQueue), leave: make(chan struct{}, 1)}
 	keepForTurns(c.r.Header)
 	ctx, cancel := context.WithCancel(c.r.Context())
@@ -97,6 +109,10 @@ func (s *Server) serveSocket(c *call, family bridge.Route) {
 		cancel()
 		_ = conn.Close() // ends the reader
 		reading.Wait()
+		for m := range k.messages {
+			m.end()
+		}
+		s.turns.SocketClosed(c.client, k.id)
 		s.sockets.remove(k)
 	}()
 	k.run(ctx)
@@ -123,16 +139,55 @@ func (k *socket) read(ctx context.Context) {
 			return
 		}
 		k.beat.Heard()
-		m := message{err: failure.New(failure.InvalidRequest, "Binary messages are not served: send each turn as a text message.")}
-		if kind == websocket.TextMessage {
-			if m.data, m.err = k.server.intake.ReadMessage(k.conn, r); errors.Is(m.err, intake.ErrConnection) {
-				return
-			}
-		}
-		if !k.hand(ctx, m) {
+		if !k.receive(ctx, kind, r) {
 			return
 		}
 	}
+}
+
+// receive takes in one message; false = there will be no further one.
+func (k *socket) receive(ctx context.Context, kind int, r io.Reader) bool {
+	k.arriving.Store(true)
+	defer k.arriving.Store(false)
+	k.busy(true)
+	m := message{end: k.server.live.Begin()}
+	typ := intake.FrameCreate
+	if kind == websocket.TextMessage {
+		var data []byte
+		if data, m.err = k.server.intake.ReadMessage(k.conn, r); errors.Is(m.err, intake.ErrConnection) {
+			k.refuse(m.err)
+			m.end()
+			return false
+		}
+		if m.err == nil {
+			typ, m.body, m.err = intake.CheckFrame(data)
+		}
+	} else {
+		m.err = failure.New(failure.InvalidRequest, "Binary messages are not served: send each turn as a text message.")
+	}
+	switch {
+	case m.err != nil:
+	case ignored[typ]:
+		k.server.log.Debug("Ignored a message of a WebSocket", "type", typ, "socket", k.id)
+		m.end()
+		return true
+	case typ != intake.FrameCreate:
+		m.err = failure.New(failure.InvalidRequest, "Only messages of type "+intake.FrameCreate+" are served.", failure.Param("type"))
+	}
+	if k.hand(ctx, m) {
+		return true
+	}
+	m.end()
+	return false
+}
+
+// refuse tells a client whose message cannot be read to its end.
+func (k *socket) refuse(err error) {
+	code, f := websocket.ClosePolicyViolation, failure.From(err)
+	if f.Code == failure.PayloadTooLarge {
+		code = websocket.CloseMessageTooBig
+	}
+	_ = k.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, f.Code), time.Now().Add(farewell))
 }
 
 // hand gives a message to the handler. Meanwhile nobody listens for the client.
@@ -171,12 +226,17 @@ func (k *socket) run(ctx context.Context) {
 		case <-k.leave:
 			goodbye.set(k.server.sockets.reason())
 		case <-goodbye.due():
-			if len(k.messages) > 0 {
-				continue // it was sent before the goodbye, and is served
+			if k.arriving.Load() || len(k.messages) > 0 {
+				goodbye.later() // what was sent before the goodbye is served
+				continue
 			}
 			k.close(k.server.sockets.reason())
 			return
 		case <-idle.C:
+			if k.arriving.Load() || len(k.messages) > 0 {
+				idle.Reset(socketIdle)
+				continue
+			}
 			k.close(leaving{websocket.CloseGoingAway, "no turn for an hour", 0})
 			return
 		}
@@ -189,7 +249,8 @@ func (k *socket) close(l leaving) {
 	_ = k.conn.WriteControl(websocket.CloseMessage, text, time.Now().Add(farewell))
 	patience := time.AfterFunc(farewell, func() { _ = k.conn.Close() })
 	defer patience.Stop()
-	for range k.messages { // what comes before the client's own goodbye is not served
+	for m := range k.messages { // what comes before the client's own goodbye is not served
+		m.end()
 	}
 }
 
@@ -200,44 +261,37 @@ func (k *socket) busy(now bool) {
 	}
 }
 
-// take serves one message; false = nothing more can be written.
+// take serves one message; false = nothing more can be written, or nobody reads it.
 func (k *socket) take(ctx context.Context, m message) bool {
+	defer m.end()
+	if ctx.Err() != nil {
+		return false
+	}
 	k.busy(true)
-	defer k.busy(false)
 	out := &frames{conn: k.conn}
 	k.answer(ctx, m, out)
+	if !k.arriving.Load() {
+		k.busy(false)
+	}
 	return out.err == nil
 }
 
 // answer writes the whole answer to a message.
 func (k *socket) answer(ctx context.Context, m message, out *frames) {
 	s := k.server
-	defer s.live.Begin()()
 	defer out.end()
 	c := &call{w: newAnswer(out, s.stallTime), r: k.upgrade.Clone(ctx), rt: s.runtime.Load(), id: requestID(nil),
 		start: time.Now(), label: k.label}
 	defer c.w.stall.finish()
 	defer s.recovered(c)
-	var kind string
-	var body []byte
 	err := m.err
-	if err == nil {
-		kind, body, err = intake.CheckFrame(m.data)
-	}
-	switch {
-	case err != nil:
-	case ignored[kind]:
-		s.log.Debug("Ignored a message of a WebSocket", "type", kind, "request", k.id)
-		return
-	case kind != intake.FrameCreate:
-		err = failure.New(failure.InvalidRequest, "Only messages of type "+intake.FrameCreate+" are served.", failure.Param("type"))
-	case !s.authenticate(c): // its key may have been taken away since
+	if err == nil && !s.authenticate(c) { // its key may have been taken away since
 		failure.New(failure.InvalidAPIKey, unknownKey).WriteHTTP(c.w)
 		s.done(c, telemetry.OutcomeUnauthorized)
 		return
 	}
 	if err == nil {
-		err = k.turn(c, body)
+		err = k.turn(c, m.body)
 	}
 	if err != nil {
 		failure.From(err).WriteHTTP(c.w)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -109,7 +110,7 @@ func TestASocketServesTurns(t *testing.T) {
 		}
 		got := e.turns.last()
 		h := got.Header
-		if !got.Stream || got.Client != "alice" || got.Socket != "mine" || got.Route != bridge.RouteV1 || got.Runtime == nil || ids[got.ID] {
+		if !got.Stream || got.Client != "alice" || got.Socket == "" || got.Socket == "mine" || got.Route != bridge.RouteV1 || got.Runtime == nil || ids[got.ID] {
 			t.Errorf("%+v", got)
 		}
 		ids[got.ID] = true
@@ -384,5 +385,112 @@ func TestT73_APanicOnASocket(t *testing.T) {
 	}
 	if strings.Contains(e.log.String(), "CANARY") {
 		t.Error("the log quotes a panic")
+	}
+}
+
+// A message that is arriving when the time to go has come is served, and counts.
+func TestB84_WhatIsArrivingIsServed(t *testing.T) {
+	e := start(t, setup{turns: echo})
+	c, _ := e.socket(t, "/v1/responses")
+	w, err := c.NextWriter(websocket.TextMessage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = fmt.Fprintf(w, `{"type":"response.create","model":"m","input":"%s`, strings.Repeat("x", 100<<10))
+	waitFor(t, "a message that is arriving", func() bool { return e.Live().Count() == 1 })
+	e.Drain()
+	for end := time.After(stopping.spread + time.Second); ; {
+		select {
+		case <-time.After(100 * time.Millisecond):
+			_, _ = io.WriteString(w, strings.Repeat("x", 8<<10))
+			continue
+		case <-end:
+		}
+		break
+	}
+	_, _ = io.WriteString(w, `"}`)
+	_ = w.Close()
+	for range 3 {
+		c.hear()
+	}
+	if code := c.closed(); code != websocket.CloseGoingAway {
+		t.Error(code)
+	}
+}
+
+// A client that sends ahead what means nothing, and leaves, is missed at once.
+func TestAClientThatLeavesIsMissedWhateverItSentAhead(t *testing.T) {
+	begun, ended := make(chan struct{}), make(chan struct{})
+	e := start(t, setup{turns: func(_ http.ResponseWriter, r *http.Request, _ *bridge.Request) {
+		close(begun)
+		<-r.Context().Done()
+		close(ended)
+	}})
+	c, _ := e.socket(t, "/v1/responses")
+	c.say(`{"type":"response.create","model":"m","input":"x"}`)
+	<-begun
+	for range 5 {
+		c.say(`{"type":"response.interrupt","response_id":"r"}`)
+	}
+	c.say(`{"type":"response.create","model":"m","input":"never served"}`)
+	_ = c.Close()
+	<-ended
+	waitFor(t, "the end of the socket", func() bool { return e.Sockets() == 0 && e.Live().Count() == 0 })
+	if n := len(e.turns.seen); n != 1 {
+		t.Errorf("%d turns were served, the last for nobody", n)
+	}
+	if len(e.turns.closed) != 1 || e.turns.closed[0] != e.turns.seen[0].Socket {
+		t.Error("nobody was told that the socket has ended:", e.turns.closed)
+	}
+}
+
+// A stream that ends in the middle of an event, because whoever served it is gone, ends
+// the connection: the client would wait for the rest, or read something else as it.
+func TestATornStreamEndsTheSocket(t *testing.T) {
+	e := start(t, setup{turns: func(w http.ResponseWriter, _ *http.Request, _ *bridge.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		_, _ = io.WriteString(w, "data: {\"n\":1}\n\nevent: response.completed\ndata: {\"torn\":\""+strings.Repeat("x", 40<<10))
+	}})
+	c, _ := e.socket(t, "/v1/responses")
+	c.say(`{"type":"response.create","model":"m","input":"x"}`)
+	if got := c.hear(); got != `{"n":1}` {
+		t.Error(got)
+	}
+	if _, data, err := c.ReadMessage(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes of a torn event, %v", len(data), err)
+	}
+}
+
+// T36: a client that sends one turn right after the other leaves the slot, too, when its
+// time is over.
+func TestT36_ABusyClientIsReleased(t *testing.T) {
+	e := start(t, setup{turns: echo})
+	c, _ := e.socket(t, "/v1/responses")
+	e.sockets.ask(leaving{websocket.CloseServiceRestart, "soon", 300 * time.Millisecond})
+	for end := time.Now().Add(10 * time.Second); ; {
+		if time.Now().After(end) {
+			t.Fatal("it stays for ever")
+		}
+		if c.WriteMessage(websocket.TextMessage, []byte(`{"type":"response.create","model":"m","input":"x"}`)) != nil {
+			break
+		}
+		_, _, err := c.ReadMessage()
+		if websocket.IsCloseError(err, websocket.CloseServiceRestart) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, _ = c.ReadMessage()
+		_, _, _ = c.ReadMessage()
+		<-time.After(100 * time.Millisecond) // less than a client is waited for
+	}
+}
+
+func TestAnUpgradeOfAnotherKindIsNone(t *testing.T) {
+	e := start(t, setup{})
+	got := e.call(t, "POST", "/v1/responses", turnBody, "Connection", "Upgrade", "Upgrade", "websocket")
+	if got.StatusCode != http.StatusOK || got.text != turnBody {
+		t.Error(got.StatusCode, got.text)
 	}
 }

@@ -108,16 +108,25 @@ func (s *sockets) cut() {
 	}
 }
 
+// ended says whether there are to be no more.
+func (s *sockets) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
 // goodbye is when one of them ends because of a reason to leave.
 type goodbye struct {
-	why   leaving
+	why leaving
+	// since is when it began to be the reason.
+	since time.Time
 	timer *time.Timer // nil = there is no reason
 }
 
 // newGoodbye is that of a socket which is opened while there is a reason already,
 // because not everybody has heard of it: there is time for a turn.
 func newGoodbye(why leaving) *goodbye {
-	g := &goodbye{why: why}
+	g := &goodbye{why: why, since: time.Now()}
 	if why.code != 0 {
 		g.timer = time.NewTimer(why.spread)
 	}
@@ -130,21 +139,32 @@ func (g *goodbye) set(why leaving) {
 		return
 	}
 	g.stop()
-	if g.why = why; why.code != 0 {
+	if g.why, g.since = why, time.Now(); why.code != 0 {
 		g.timer = time.NewTimer(time.Duration(rand.Int64N(int64(why.spread) + 1))) //nolint:gosec // spreads clients, guards nothing
 	}
 }
 
 // afterTurn is how soon a socket ends after its turn has: its client may be sending the
-// next one at that very moment.
-const afterTurn = time.Second
+// next one at that very moment. One that has always done so, until its time was over, is
+// not waited for any longer.
+const (
+	afterTurn = time.Second
+	atLast    = 20 * time.Millisecond
+)
 
 // turn notes that a turn has ended, after which is a good moment.
 func (g *goodbye) turn() {
-	if g.timer != nil {
-		g.timer.Reset(min(afterTurn, g.why.spread))
+	switch {
+	case g.timer == nil:
+	case time.Since(g.since) > g.why.spread:
+		g.timer.Reset(atLast)
+	default:
+		g.timer.Reset(afterTurn)
 	}
 }
+
+// later waits for what the client is sending.
+func (g *goodbye) later() { g.timer.Reset(atLast) }
 
 func (g *goodbye) due() <-chan time.Time {
 	if g.timer == nil {

@@ -56,7 +56,6 @@ func (s *stall) look() {
 	steps := s.steps.Load()
 	if steps%2 == 1 && steps == s.seen {
 		_ = s.control.SetWriteDeadline(time.Now())
-		return
 	}
 	s.seen = steps
 	s.timer.Reset(s.every)
