@@ -2,13 +2,13 @@ package heartbeat
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha1" //nolint:gosec // as the handshake of WebSocket wants it
 	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +34,8 @@ func pair(t *testing.T) (*websocket.Conn, *bufio.Reader, net.Conn) {
 		_, _ = fmt.Fprintf(far, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n",
 			base64.StdEncoding.EncodeToString(sum[:]))
 	}()
-	c, _, err := websocket.NewClient(near, &url.URL{Scheme: "ws", Host: "x"}, nil, 1024, 1024)
+	dialer := websocket.Dialer{NetDialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
+	c, _, err := dialer.DialContext(t.Context(), "ws://x/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
