@@ -59,7 +59,10 @@ func (b *bridge) do(ctx context.Context, act string, n int) (what string, err er
 		if err != nil {
 			return "", fmt.Errorf("how long? write %s:SECONDS", name)
 		}
-		return stop(ctx, map[string]string{"operator": "causeway-operator", "api": "kube-apiserver"}[name], time.Duration(lasting)*time.Second)
+		if name == "operator" {
+			return withoutOperator(ctx, time.Duration(lasting)*time.Second)
+		}
+		return stop(ctx, "kube-apiserver", time.Duration(lasting)*time.Second)
 	}
 	return "", fmt.Errorf("nobody knows how to %q", act)
 }
@@ -275,6 +278,32 @@ func (b *bridge) freeze(ctx context.Context, n int) (string, error) {
 	}
 	steps, err := b.settled(ctx, before)
 	return "captain " + pod + ": " + steps, err
+}
+
+// withoutOperator lets there be none for a while. One that only stood still would be
+// started anew by its node, before long.
+func withoutOperator(ctx context.Context, lasting time.Duration) (string, error) {
+	raw, err := kubectl(ctx, "get", "deployments", "-A", "-l", "app.kubernetes.io/name=causeway-operator", "-o",
+		`jsonpath={range .items[*]}{.metadata.namespace}{" "}{.metadata.name}{" "}{.spec.replicas}{end}`)
+	if err != nil {
+		return "", err
+	}
+	fields := strings.Fields(string(raw))
+	if len(fields) != 3 {
+		return "", fmt.Errorf("one Deployment of the operator is wanted, not %q", raw)
+	}
+	namespace, deployment := fields[0], "deployment/"+fields[1]
+	if _, err := kubectl(ctx, "-n", namespace, "scale", deployment, "--replicas=0"); err != nil {
+		return "", err
+	}
+	if err := pause(ctx, lasting); err != nil {
+		return "", err
+	}
+	if _, err := kubectl(ctx, "-n", namespace, "scale", deployment, "--replicas="+fields[2]); err != nil {
+		return "", err
+	}
+	_, err = kubectl(ctx, "-n", namespace, "rollout", "status", deployment, "--timeout=120s")
+	return fmt.Sprintf("no operator for %s", lasting), err
 }
 
 // stop holds a program of the cluster still for a while.

@@ -47,7 +47,7 @@ func parse() (settings, error) {
 	flag.Float64Var(&s.rate, "rate", 20, "new turns a second")
 	sources := flag.String("sources", "", "local `addresses` to call from, with commas between them")
 	acts := flag.String("acts", "upgrade", "what to do, in order, with commas between: upgrade, rollback, evict, blocked (upgrade, with an eviction that must be refused), freeze, image:TAG, "+
-		"operator:SECONDS and api:SECONDS (stopped for so long); NxACT repeats")
+		"operator:SECONDS and api:SECONDS (away for so long); NxACT repeats")
 	flag.DurationVar(&s.maxAdded, "max-added", 3*time.Second, "most that turns may wait longer than usual, p99; 0 = it is shown and not judged")
 	flag.DurationVar(&s.patience, "patience", 15*time.Minute, "time for one of them")
 	flag.Parse()
