@@ -82,11 +82,12 @@ func (c *cluster) runPods(policy string, n int) {
 		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 		pod.Namespace, pod.Name = c.namespace, fmt.Sprintf("%s-blue-%d", policy, i)
 		c.must(c.client.Create(c.t.Context(), pod))
+		before := pod.DeepCopy() // the operator marks it meanwhile
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.clock.Now()),
 		}}
-		c.must(c.client.Status().Update(c.t.Context(), pod))
+		c.must(c.client.Status().Patch(c.t.Context(), pod, client.MergeFrom(before)))
 	}
 	c.rollOut(policy, n)
 }
