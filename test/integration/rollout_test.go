@@ -145,9 +145,9 @@ func TestT57AWorseRevisionIsRolledBack(t *testing.T) {
 	f.streams["blue"] = 2
 	f.image("localhost/causeway-proxy:2")
 	f.until("the drain of blue", time.Second, step(v1alpha1.StepDraining, "green"))
+	f.clock.SetTime(f.clock.Now().Add(70 * time.Second)) // reports are of the minute before them, which is to be after the promotion
 	f.turns["blue"] = &v1alpha1.ReplicaTurns{Ended: 10, Failed: 9}
 	f.turns["green"] = &v1alpha1.ReplicaTurns{Ended: 40, Failed: 35}
-	f.clock.SetTime(f.clock.Now().Add(10 * time.Second)) // after the promotion
 	for range 20 {
 		f.turn()
 		f.clock.SetTime(f.clock.Now().Add(time.Second))
