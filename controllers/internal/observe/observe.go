@@ -103,12 +103,12 @@ func (o *Observer) readSlots(ctx context.Context, f effective.Fleet, w *plan.Wor
 // readCredentials reads the credentials document back for the peer keys in it,
 // which exist nowhere else.
 func (o *Observer) readCredentials(ctx context.Context, f effective.Fleet, w *plan.World) error {
-	data, err := o.secrets.Own(ctx, types.NamespacedName{Namespace: f.Namespace, Name: f.CredentialsName()})
+	data, version, err := o.secrets.Own(ctx, types.NamespacedName{Namespace: f.Namespace, Name: f.CredentialsName()})
 	if err != nil {
 		return err
 	}
 	policy := types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
-	w.Credentials = data[bundle.CredentialsFileName]
+	w.Credentials, w.CredentialsVersion = data[bundle.CredentialsFileName], version
 	if plan.HasPeerKeys(w.Credentials) {
 		o.fresh.drop(policy)
 		return nil

@@ -45,12 +45,12 @@ func NewSecrets(cache, live client.Reader) *Secrets {
 func (s *Secrets) Read(ctx context.Context, namespace string, names []string) (map[string]map[string][]byte, error) {
 	found := make(map[string]map[string][]byte, len(names))
 	for _, name := range names {
-		values, ok, err := s.one(ctx, types.NamespacedName{Namespace: namespace, Name: name})
+		read, ok, err := s.one(ctx, types.NamespacedName{Namespace: namespace, Name: name})
 		if err != nil {
 			return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 		}
 		if ok {
-			found[name] = values
+			found[name] = read.values
 		}
 	}
 	return found, nil
@@ -59,38 +59,39 @@ func (s *Secrets) Read(ctx context.Context, namespace string, names []string) (m
 // Own returns the content of a Secret that the operator itself writes; nil when
 // there is none. The cache may not have it yet right after it was written, so
 // that its absence is asked of the API server.
-func (s *Secrets) Own(ctx context.Context, key types.NamespacedName) (map[string][]byte, error) {
-	values, ok, err := s.one(ctx, key)
+func (s *Secrets) Own(ctx context.Context, key types.NamespacedName) (values map[string][]byte, version string, err error) {
+	read, ok, err := s.one(ctx, key)
 	if err == nil && !ok {
 		var secret corev1.Secret
 		err = client.IgnoreNotFound(s.live.Get(ctx, key, &secret))
-		values = secret.Data
+		read = secretData{secret.UID, secret.ResourceVersion, secret.Data}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading Secret %s: %w", key.Name, err)
+		return nil, "", fmt.Errorf("reading Secret %s: %w", key.Name, err)
 	}
-	return values, nil
+	return read.values, read.resourceVersion, nil
 }
 
-func (s *Secrets) one(ctx context.Context, key types.NamespacedName) (map[string][]byte, bool, error) {
+func (s *Secrets) one(ctx context.Context, key types.NamespacedName) (secretData, bool, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err := s.cache.Get(ctx, key, meta); err != nil {
 		if apierrors.IsNotFound(err) {
 			s.drop(key)
-			return nil, false, nil
+			return secretData{}, false, nil
 		}
-		return nil, false, err
+		return secretData{}, false, err
 	}
 	if known, ok := s.known(key); ok && known.uid == meta.UID && known.resourceVersion == meta.ResourceVersion {
-		return known.values, true, nil
+		return known, true, nil
 	}
 	var secret corev1.Secret
 	if err := s.live.Get(ctx, key, &secret); err != nil {
-		return nil, false, client.IgnoreNotFound(err)
+		return secretData{}, false, client.IgnoreNotFound(err)
 	}
-	s.store(key, secretData{secret.UID, secret.ResourceVersion, secret.Data})
-	return secret.Data, true, nil
+	read := secretData{secret.UID, secret.ResourceVersion, secret.Data}
+	s.store(key, read)
+	return read, true, nil
 }
 
 func (s *Secrets) known(key types.NamespacedName) (secretData, bool) {

@@ -37,7 +37,7 @@ func Next(w World, now time.Time) Plan {
 func actions(w World, r *rollout, config resolved) []Action {
 	list := []Action{GrantAccess{r.fleet}}
 	if config.ok {
-		list = append(list, WriteConfig{r.fleet, r.wanted})
+		list = append(list, WriteConfig{r.fleet, r.wanted, w.CredentialsVersion})
 	}
 	list = append(list, r.actions(w)...)
 	if pods := unaware(w, r.wanted); len(pods) > 0 && config.ok {

@@ -32,6 +32,9 @@ type World struct {
 	// nothing of them may be logged or go into Facts.
 	Credentials  []byte
 	FreshPeerKey string
+	// CredentialsVersion is that of the Secret which was read for it, empty when there
+	// was none: a key that somebody puts there meanwhile must not be written over.
+	CredentialsVersion string
 	// Config is the ConfigMap as it is now, nil when there is none.
 	Config *corev1.ConfigMap
 	// Slots are the Deployments of the slots that exist, and Autoscalers what
@@ -99,6 +102,8 @@ type GrantAccess struct{ Fleet effective.Fleet }
 type WriteConfig struct {
 	Fleet     effective.Fleet
 	Documents desired.Documents
+	// Seen is the version of the Secret whose peer keys are in Documents.
+	Seen string
 }
 
 // ApplySlot brings the Deployment of a slot up to date, but for the number of
