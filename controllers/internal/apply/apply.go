@@ -118,7 +118,8 @@ func intents(action plan.Action) []intent {
 		return list
 	case plan.WriteConfig:
 		return []intent{
-			{manager: v1alpha1.FieldOwnerConfig, config: desired.CredentialsSecret(a.Fleet, a.Documents), guarded: true, object: "Secret", seen: a.Seen},
+			{manager: v1alpha1.FieldOwnerConfig, config: desired.CredentialsSecret(a.Fleet, a.Documents),
+				guarded: true, object: "Secret", seen: a.Seen},
 			{manager: v1alpha1.FieldOwnerConfig, config: desired.ConfigMap(a.Fleet, a.Documents)},
 		}
 	case plan.ApplySlot:
