@@ -8,6 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,8 +24,29 @@ import (
 	"github.com/causeway-dev/causeway/test/upstream"
 )
 
-// B65: with a ChatGPT login the real Codex compresses its requests. They are
-// bridged as any others.
+// withoutSockets is a way to the stage on which WebSockets are refused, as some are in
+// the field. It returns its URL.
+func (s *stage) withoutSockets(t *testing.T) string {
+	t.Helper()
+	target, err := url.Parse(s.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := httputil.NewSingleHostReverseProxy(target)
+	on.FlushInterval = -1
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			w.WriteHeader(http.StatusUpgradeRequired)
+			return
+		}
+		on.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return front.URL
+}
+
+// B65: with a ChatGPT login the real Codex compresses its requests, where it has to
+// post them. They are bridged as any others.
 func TestB65_CodexWithChatGPTLoginSendsZstd(t *testing.T) {
 	const rounds = 2
 	login := chatGPTLogin(t)
@@ -32,7 +56,7 @@ func TestB65_CodexWithChatGPTLoginSendsZstd(t *testing.T) {
 		script:     upstream.Script{Conversation: &upstream.Conversation{ToolTurns: rounds, Reasoning: true, FinalText: "Done."}},
 	})
 	u := newCodex(t, codexSettings{builtIn: true, extra: fmt.Sprintf("openai_base_url = %q\nchatgpt_base_url = %q\ncli_auth_credentials_store = \"file\"\n",
-		s.data+"/v1", startNothing(t)+"/backend-api")})
+		s.withoutSockets(t)+"/v1", startNothing(t)+"/backend-api")})
 	if err := os.WriteFile(filepath.Join(u.home, "auth.json"), login.file, 0o600); err != nil {
 		t.Fatal(err)
 	}
