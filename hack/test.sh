@@ -41,15 +41,13 @@ find_redis() {
 race() {
   local log
   log=$(mktemp)
-  CGO_ENABLED=1 go test -race -vet=off -timeout 20m "$@" 2>&1 | tee "$log" && rm "$log" && return
-  if grep -q '^ThreadSanitizer: CHECK failed' "$log" && ! grep -qE '^(--- FAIL|panic:|WARNING: DATA RACE)|build failed' "$log"; then
-    rm "$log"
-    say "the race detector itself broke down (golang/go#78156): again"
-    CGO_ENABLED=1 go test -race -vet=off -timeout 20m "$@"
-    return
-  fi
-  rm "$log"
-  return 1
+  # shellcheck disable=SC2064 # the file of now
+  trap "rm -f '$log'" EXIT
+  CGO_ENABLED=1 go test -race -vet=off -timeout 20m "$@" 2>&1 | tee "$log" && return
+  grep -q '^ThreadSanitizer: CHECK failed' "$log" || return 1
+  ! grep -qE '^(--- FAIL|panic:|WARNING: DATA RACE)|build failed' "$log" || return 1
+  say "the race detector itself broke down (golang/go#78156): again"
+  CGO_ENABLED=1 go test -race -vet=off -timeout 20m "$@"
 }
 
 everyday() {

@@ -5,7 +5,7 @@
 #   ACTS="4xupgrade,rollback,evict"   what is done, in order; see test/upgrades
 #   STREAMS=200 STREAM_SECONDS=180 RATE=20   the load
 #   REPLICAS=3   proxies of a slot
-#   MAX_ADDED=3s   most that turns may wait longer, p99; 0 on a machine that is not quiet
+#   MAX_ADDED=3s   most that turns may wait longer, p99 of each act but freeze; 0 on a machine that is not quiet
 #   PREVIOUS=REF   a git commit whose proxy is there as well, for act image:previous
 #   NODES=2, KEEP=1   as for the demo
 # shellcheck disable=SC2034 # of steps.sh

@@ -78,11 +78,8 @@ func TestT54_APodThatEndsFailsNobody(t *testing.T) {
 // protocol has, before the process does; it ends well.
 func TestT54_FiftyStreamsAtTheDeadline(t *testing.T) {
 	const streams = 50
-	up := upstream.Start(t, upstream.Options{Accounts: map[string]string{secretKey: "first"},
-		Script: upstream.Script{Rules: []upstream.Rule{{Fault: &upstream.Fault{At: upstream.AtAfterItem, Action: upstream.ActStall}}}}})
-	p := launch(t, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60}, nil)
-	p.configure(t, up.URL+"/v1", bundle.Drain{PodGraceSeconds: 13}, firstKey)
-	p.awaitConfiguration(t)
+	_, p := bridged(t, upstream.Script{Rules: []upstream.Rule{{Fault: &upstream.Fault{At: upstream.AtAfterItem, Action: upstream.ActStall}}}})
+	p.edit(t, func(b *bundle.Bundle) { b.Drain.PodGraceSeconds = 13 })
 	answers := make(chan string, streams)
 	begun := make(chan struct{}, streams)
 	for n := range streams {

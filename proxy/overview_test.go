@@ -155,9 +155,9 @@ func TestOpsPortShowsSessionsAfterTurns(t *testing.T) {
 }
 
 // bridged is a proxy before a scripted upstream.
-func bridged(t *testing.T) (*upstream.Server, *proxied) {
+func bridged(t *testing.T, script upstream.Script) (*upstream.Server, *proxied) {
 	t.Helper()
-	up := upstream.Start(t, upstream.Options{Accounts: map[string]string{secretKey: "first"}})
+	up := upstream.Start(t, upstream.Options{Accounts: map[string]string{secretKey: "first"}, Script: script})
 	p := launch(t, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60}, nil)
 	p.configure(t, up.URL+"/v1", bundle.Drain{PodGraceSeconds: 60}, firstKey)
 	p.awaitConfiguration(t)
@@ -177,7 +177,7 @@ func builtIn(t *testing.T) bundle.Circuit {
 // A session that is stuck is seen on the ops port and in metrics, and a new
 // value of the annotation lets its next turn through; an old one does not.
 func TestAResetLetsTheNextTurnThrough(t *testing.T) {
-	up, p := bridged(t)
+	up, p := bridged(t, upstream.Script{})
 	circuit := builtIn(t)
 	p.edit(t, func(b *bundle.Bundle) {
 		b.Circuit.RetryCircuit, b.Circuit.Quarantine = circuit.RetryCircuit, circuit.Quarantine
@@ -250,7 +250,7 @@ func TestWhatIsReportedOfSessions(t *testing.T) {
 // What a person forces holds in a real proxy until its end, is seen in metrics,
 // and ends at once when the wish is taken back.
 func TestT16_AForcedRouteRefusesAndReturns(t *testing.T) {
-	up, p := bridged(t)
+	up, p := bridged(t, upstream.Script{})
 	circuit := builtIn(t)
 	p.edit(t, func(b *bundle.Bundle) { b.Circuit.Breaker = circuit.Breaker })
 	turn := func() int {

@@ -93,16 +93,6 @@ func (c *chain) closed() int {
 	return end.Code
 }
 
-// aProxy is one in front of a scripted upstream.
-func aProxy(t *testing.T, script upstream.Script) (*proxied, *upstream.Server) {
-	t.Helper()
-	up := upstream.Start(t, upstream.Options{Accounts: map[string]string{secretKey: "first"}, Script: script})
-	p := launch(t, http.NotFoundHandler(), bundle.Drain{PodGraceSeconds: 60}, nil)
-	p.configure(t, up.URL+"/v1", bundle.Drain{PodGraceSeconds: 60}, firstKey)
-	p.awaitConfiguration(t)
-	return p, up
-}
-
 // upstreamSockets counts the upstream connections that turns ran on.
 func upstreamSockets(dispatches []upstream.Dispatch) map[int64]int {
 	sockets := map[int64]int{}
@@ -116,7 +106,7 @@ func upstreamSockets(dispatches []upstream.Dispatch) map[int64]int {
 // false, what builds on a response must go to the upstream socket that knows it. B70: a
 // warm-up is one of its turns.
 func TestB70_ASocketIsOneConversation(t *testing.T) {
-	p, up := aProxy(t, upstream.Script{})
+	up, p := bridged(t, upstream.Script{})
 	one, two := p.chainAt(t), p.chainAt(t)
 	one.turn("be good", "generate", false)
 	for n := range 3 {
@@ -156,7 +146,7 @@ func TestB70_ASocketIsOneConversation(t *testing.T) {
 // A client that opens a WebSocket for each turn leaves no session behind, and no upstream
 // connection.
 func TestASocketLeavesNothingBehind(t *testing.T) {
-	p, _ := aProxy(t, upstream.Script{})
+	_, p := bridged(t, upstream.Script{})
 	for n := range 10 {
 		c := p.chainAt(t)
 		c.turn(fmt.Sprint("hello ", n))
@@ -171,7 +161,7 @@ func TestASocketLeavesNothingBehind(t *testing.T) {
 // B84: of fifty WebSockets at a SIGTERM, those without a turn are told to go, those with
 // one finish it, and the process ends well, and not before.
 func TestB84_FiftySocketsAtAStop(t *testing.T) {
-	p, up := aProxy(t, upstream.Script{Rules: []upstream.Rule{{
+	up, p := bridged(t, upstream.Script{Rules: []upstream.Rule{{
 		Match: upstream.Match{InputContains: "a long one"}, Fault: &upstream.Fault{At: upstream.AtAfterCreated, Action: upstream.ActHold}}}})
 	var idle, active []*chain
 	for n := range 50 {
@@ -219,7 +209,7 @@ func TestB84_FiftySocketsAtAStop(t *testing.T) {
 // T54: a turn on a WebSocket that the end of the grace period meets has the end that its
 // protocol has.
 func TestT54_SocketsAtTheDeadline(t *testing.T) {
-	p, up := aProxy(t, upstream.Script{Rules: []upstream.Rule{{Fault: &upstream.Fault{At: upstream.AtAfterItem, Action: upstream.ActStall}}}})
+	up, p := bridged(t, upstream.Script{Rules: []upstream.Rule{{Fault: &upstream.Fault{At: upstream.AtAfterItem, Action: upstream.ActStall}}}})
 	p.edit(t, func(b *bundle.Bundle) { b.Drain.PodGraceSeconds = 12 })
 	var all []*chain
 	for n := range 50 {

@@ -24,7 +24,7 @@ type ReplicaTurns struct {
 // circuit breakers of the built-in profile act as well.
 const burstTurns = 20
 
-// Failing says whether so many turns fail that something is wrong.
+// Failing says whether so many turns of a proxy fail that something is wrong.
 func (t ReplicaTurns) Failing() bool { return t.Ended >= burstTurns && 2*t.Failed >= t.Ended }
 
 // Plus adds the turns of another replica.

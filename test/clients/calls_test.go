@@ -28,7 +28,7 @@ const (
 	helper     = "helper" // responses.stream() of the SDK for Node
 	models     = "models"
 	embeddings = "embeddings"
-	socket     = "socket" // two turns on one WebSocket; the SDK for Go
+	socket     = "socket" // two turns on one WebSocket
 )
 
 // kinds of calls that make a response.

@@ -132,7 +132,7 @@ func TestB70_CodexOverWebSocket(t *testing.T) {
 		}
 	}
 	s.noDuplicates(t)
-	// A new process has the whole conversation again, and the upstream gets what is new.
+	// A new process goes on over a WebSocket of its own.
 	again := u.resume(t, "Go on.")
 	again.finished(t, rounds, "Done.")
 	unnoticed(t, again)
@@ -142,7 +142,7 @@ func TestB70_CodexOverWebSocket(t *testing.T) {
 
 // An anchor that dies under a delta is Codex' own matter over WebSocket: it sends the
 // whole conversation, and its user sees nothing of it.
-func TestB23_CodexOverWebSocketSurvivesALostAnchor(t *testing.T) {
+func TestCodexOverWebSocketSurvivesALostAnchor(t *testing.T) {
 	const rounds = 3
 	s := start(t, setup{script: upstream.Script{
 		Conversation: &upstream.Conversation{ToolTurns: rounds, Command: "echo turn {{turn}}", FinalText: "Done."},

@@ -35,7 +35,39 @@ function see(result, event) {
   }
 }
 
+// final reads to the end of one turn of a WebSocket.
+async function final(events, result) {
+  for await (const event of events) {
+    if (event.type === 'error') throw event.error;
+    if (event.type === 'close') throw new Error(`closed with ${event.code}`);
+    if (event.type !== 'message') continue;
+    const message = event.message;
+    if (message.type === 'response.completed' || message.type === 'response.failed') {
+      see(result, message);
+      return;
+    }
+  }
+}
+
 const kinds = {
+  // Two turns on one WebSocket; the second one builds on the first.
+  async socket(client, request, result) {
+    const { ResponsesWS } = require(job.package + '/resources/responses/ws');
+    const socket = new ResponsesWS(client);
+    const ids = [];
+    try {
+      const events = socket.stream();
+      socket.send({ ...request, type: 'response.create' });
+      await final(events, result);
+      ids.push(result.id);
+      socket.send({ ...request, type: 'response.create', previous_response_id: result.id, input: 'And then?' });
+      await final(socket.stream(), result);
+      ids.push(result.id);
+    } finally {
+      socket.close();
+      result.events = ids;
+    }
+  },
   async create(client, request, result) {
     const { data, response } = await client.responses.create(request).withResponse();
     take(result, data);

@@ -239,22 +239,24 @@ func TestSDKCutStreamFails(t *testing.T) {
 	}
 }
 
-// The SDK for Go over WebSocket: two turns, of which the second builds on the first,
-// though nothing is stored and nothing but the connection names the conversation.
-func TestGoSDKOverWebSocket(t *testing.T) {
-	st := start(t, setup{script: upstream.Script{Respond: &upstream.Respond{Text: "Hello."}}})
-	request := ask("hi")
-	request["store"], request["model"] = false, "gpt-5.5"
-	o := sdk{name: "Go"}.call(t, st.data, call{Kind: socket, Request: request})
-	if o.Error != nil || o.Text != "Hello." || o.Status != "completed" || len(o.Events) != 2 {
-		t.Fatal(o)
-	}
-	ds := st.up.Ledger().Dispatches()
-	if len(ds) != 2 || ds[1].Anchor != o.Events[0] || !ds[1].AnchorResolved || ds[1].Connection != ds[0].Connection {
-		t.Error(describe(ds))
-	}
-	wrong := sdk{name: "Go"}.call(t, st.data, call{Kind: socket, Request: map[string]any{"model": "", "input": "no model"}})
-	if wrong.Error == nil || !strings.Contains(wrong.Error.Message, "model") {
-		t.Error(wrong)
-	}
+// Over WebSocket: two turns, of which the second builds on the first, though nothing is
+// stored and nothing but the connection names the conversation.
+func TestSDKOverWebSocket(t *testing.T) {
+	forEach(t, func(t *testing.T, s sdk) {
+		st := start(t, setup{script: upstream.Script{Respond: &upstream.Respond{Text: "Hello."}}})
+		request := ask("hi")
+		request["store"] = false
+		o := s.call(t, st.data, call{Kind: socket, Request: request})
+		if o.Error != nil || o.Text != "Hello." || o.Status != "completed" || len(o.Events) != 2 {
+			t.Fatal(o)
+		}
+		ds := st.up.Ledger().Dispatches()
+		if len(ds) != 2 || ds[1].Anchor != o.Events[0] || !ds[1].AnchorResolved || ds[1].Connection != ds[0].Connection {
+			t.Error(describe(ds))
+		}
+		wrong := s.call(t, st.data, call{Kind: socket, Request: map[string]any{"model": "", "input": "no model"}})
+		if wrong.Error == nil || !strings.Contains(wrong.Error.Message, "model is empty") {
+			t.Error(wrong)
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/causeway-dev/causeway/api/bundle"
+	v1alpha1 "github.com/causeway-dev/causeway/api/v1alpha1"
 )
 
 // peerKeys are those in the credentials of the proxies.
@@ -22,6 +24,52 @@ func (c *cluster) peerKeys() []string {
 		c.t.Fatalf("%d peer keys, %v", len(document.PeerKeys), err)
 	}
 	return document.PeerKeys
+}
+
+// addPeerKey puts another key before the one that is there, as a person does, and
+// returns both.
+func (c *cluster) addPeerKey() (both []string) {
+	c.t.Helper()
+	c.edit(&corev1.Secret{}, samplePolicy+"-credentials", func(o client.Object) {
+		document, err := bundle.DecodeCredentials(o.(*corev1.Secret).Data[bundle.CredentialsFileName])
+		c.must(err)
+		document.PeerKeys = append([]string{"bmV3IGtleSBvZiBleGFjdGx5IHRoaXJ0eS10d28gYnk="}, document.PeerKeys...)
+		both = document.PeerKeys
+		raw, err := document.Seal().Encode()
+		c.must(err)
+		o.(*corev1.Secret).Data[bundle.CredentialsFileName] = raw
+	})
+	return both
+}
+
+// An operator that has not heard of the new key, and has to write the document for
+// another reason, does not write over it.
+func TestAPeerKeyOutlivesAStaleOperator(t *testing.T) {
+	c := newCluster(t)
+	hidden := &curtain{paths: []string{"/secrets"}, closed: make(chan struct{})}
+	reveal := sync.OnceFunc(func() { close(hidden.closed) })
+	c.operate(hidden.wrap)
+	t.Cleanup(reveal) // before the operator is waited for
+	c.serve()
+	c.settle()
+	hidden.down.Store(true)
+	two := c.addPeerKey()
+	c.edit(&v1alpha1.AccountPool{}, samplePool, func(o client.Object) {
+		o.(*v1alpha1.AccountPool).Spec.Accounts[1].State = v1alpha1.AccountDisabled
+	})
+	c.looks(10, "bridgepolicy")
+	if got := c.peerKeys(); !slices.Equal(got, two) {
+		t.Errorf("%d keys, want the two", len(got))
+	}
+	hidden.down.Store(false)
+	reveal()
+	c.eventually("credentials without the account", func(ctx context.Context) error {
+		document, err := c.credentials(ctx)
+		if err == nil && (len(document.Accounts) != 1 || !slices.Equal(document.PeerKeys, two)) {
+			err = fmt.Errorf("%d accounts, %d keys", len(document.Accounts), len(document.PeerKeys))
+		}
+		return err
+	})
 }
 
 func TestThePeerKeyIsMadeOnce(t *testing.T) {
@@ -48,18 +96,9 @@ func TestThePeerKeyIsMadeOnce(t *testing.T) {
 	}
 
 	// A key that a person puts before it signs from now on, and both stay.
-	second := bundle.Credentials{}
-	c.edit(&corev1.Secret{}, samplePolicy+"-credentials", func(o client.Object) {
-		document, err := bundle.DecodeCredentials(o.(*corev1.Secret).Data[bundle.CredentialsFileName])
-		c.must(err)
-		document.PeerKeys = append([]string{"bmV3IGtleSBvZiBleGFjdGx5IHRoaXJ0eS10d28gYnk="}, document.PeerKeys...)
-		second = document.Seal()
-		raw, err := second.Encode()
-		c.must(err)
-		o.(*corev1.Secret).Data[bundle.CredentialsFileName] = raw
-	})
+	two := c.addPeerKey()
 	c.settle()
-	if got := c.peerKeys(); !slices.Equal(got, second.PeerKeys) {
+	if got := c.peerKeys(); !slices.Equal(got, two) {
 		t.Errorf("%d keys, want the two", len(got))
 	}
 

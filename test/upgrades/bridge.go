@@ -27,22 +27,17 @@ type bridge struct{ namespace, name, image string }
 func (b *bridge) do(ctx context.Context, act string, n int) (what string, err error) {
 	name, of, _ := strings.Cut(act, ":")
 	switch name {
-	case "upgrade":
+	case "upgrade", "image":
 		before, err := b.get(ctx)
 		if err != nil {
 			return "", err
 		}
-		if err := b.annotate(ctx, v1alpha1.AnnotationRestartedAt, fmt.Sprintf("%d-%d", time.Now().Unix(), n)); err != nil {
-			return "", err
+		if name == "image" {
+			err = b.patch(ctx, fmt.Sprintf(`{"spec":{"image":{"reference":%q}}}`, b.image+":"+of))
+		} else {
+			err = b.restart(ctx, n)
 		}
-		return b.settled(ctx, before)
-	case "image":
-		before, err := b.get(ctx)
 		if err != nil {
-			return "", err
-		}
-		patch := fmt.Sprintf(`{"spec":{"image":{"reference":%q}}}`, b.image+":"+of)
-		if _, err := kubectl(ctx, "-n", b.namespace, "patch", "bp", b.name, "--type=merge", "-p", patch); err != nil {
 			return "", err
 		}
 		return b.settled(ctx, before)
@@ -85,9 +80,18 @@ func (b *bridge) get(ctx context.Context) (*v1alpha1.BridgePolicy, error) {
 	return &p, json.Unmarshal(raw, &p)
 }
 
-func (b *bridge) annotate(ctx context.Context, name, value string) error {
-	_, err := kubectl(ctx, "-n", b.namespace, "annotate", "bp", b.name, name+"="+value, "--overwrite")
+func (b *bridge) patch(ctx context.Context, patch string) error {
+	_, err := kubectl(ctx, "-n", b.namespace, "patch", "bp", b.name, "--type=merge", "-p", patch)
 	return err
+}
+
+func (b *bridge) annotate(ctx context.Context, name, value string) error {
+	return b.patch(ctx, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, name, value))
+}
+
+// restart is an upgrade to what there is already, the n-th thing that is done.
+func (b *bridge) restart(ctx context.Context, n int) error {
+	return b.annotate(ctx, v1alpha1.AnnotationRestartedAt, fmt.Sprintf("%d-%d", time.Now().Unix(), n))
 }
 
 // settled waits until another slot is active than before, and the old one is done.
@@ -177,7 +181,7 @@ func (b *bridge) blocked(ctx context.Context, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := b.annotate(ctx, v1alpha1.AnnotationRestartedAt, fmt.Sprintf("%d-%d", time.Now().Unix(), n)); err != nil {
+	if err := b.restart(ctx, n); err != nil {
 		return "", err
 	}
 	if err := b.reached(ctx, v1alpha1.StepDraining); err != nil {
@@ -266,7 +270,7 @@ func (b *bridge) freeze(ctx context.Context, n int) (string, error) {
 	if len(pids) != 1 {
 		return "", fmt.Errorf("%d processes of pod %q", len(pids), pod)
 	}
-	if err := b.annotate(ctx, v1alpha1.AnnotationRestartedAt, fmt.Sprintf("%d-%d", time.Now().Unix(), n)); err != nil {
+	if err := b.restart(ctx, n); err != nil {
 		return "", err
 	}
 	// The slots are about to change.

@@ -68,11 +68,16 @@ func newLoad(s settings) *load {
 // clientFrom calls from one address, so that a Service that keeps clients of one
 // address on one pod spreads them all the same.
 func clientFrom(source string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: dialerFrom(source).DialContext, MaxIdleConnsPerHost: 256}}
+}
+
+// dialerFrom calls from an address; empty = any.
+func dialerFrom(source string) *net.Dialer {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	if source != "" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(source)}
 	}
-	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 256}}
+	return dialer
 }
 
 func (l *load) run(ctx context.Context) {

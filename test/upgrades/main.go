@@ -46,9 +46,9 @@ func parse() (settings, error) {
 	flag.IntVar(&s.streamSeconds, "stream-seconds", 180, "length of a stream, an event each second")
 	flag.Float64Var(&s.rate, "rate", 20, "new turns a second")
 	sources := flag.String("sources", "", "local `addresses` to call from, with commas between them")
-	acts := flag.String("acts", "upgrade", "what to do, in order, with commas between: upgrade, rollback, evict, blocked (upgrade, with an eviction that must be refused), freeze, image:TAG, "+
-		"operator:SECONDS and api:SECONDS (away for so long); NxACT repeats")
-	flag.DurationVar(&s.maxAdded, "max-added", 3*time.Second, "most that turns may wait longer than usual, p99; 0 = it is shown and not judged")
+	acts := flag.String("acts", "upgrade", "what to do, in order, with commas between: upgrade, rollback, evict, freeze, "+
+		"blocked (upgrade, with an eviction that must be refused), image:TAG, operator:SECONDS and api:SECONDS (away for so long); NxACT repeats")
+	flag.DurationVar(&s.maxAdded, "max-added", 3*time.Second, "most that turns may wait longer than usual, p99 of each act but freeze; 0 = it is shown and not judged")
 	flag.DurationVar(&s.patience, "patience", 15*time.Minute, "time for one of them")
 	flag.Parse()
 	for name, value := range map[string]string{"proxy": s.proxy, "upstream": s.upstream, "namespace": s.namespace, "bridge": s.bridge} {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -96,11 +95,7 @@ func (s *socket) read(o *outcome) (items []json.RawMessage, err error) {
 }
 
 func (s *socket) connect(ctx context.Context, l *load, session string) error {
-	plain := &net.Dialer{Timeout: 5 * time.Second}
-	if s.source != "" {
-		plain.LocalAddr = &net.TCPAddr{IP: net.ParseIP(s.source)}
-	}
-	dialer := websocket.Dialer{NetDialContext: plain.DialContext}
+	dialer := websocket.Dialer{NetDialContext: dialerFrom(s.source).DialContext}
 	conn, res, err := dialer.DialContext(ctx, "ws"+strings.TrimPrefix(l.proxy, "http")+"/v1/responses",
 		http.Header{"Authorization": {"Bearer " + os.Getenv("CAUSEWAY_CLIENT_KEY")}, "Session-Id": {session}, "Thread-Id": {session}})
 	if err != nil {

@@ -50,7 +50,7 @@ func (r *rollout) comeBack() bool {
 		a.marks.Failed, a.marks.FailedReason = a.revision, failedRollback
 	case r.mayGoBack() && r.worse():
 		a.marks.Failed, a.marks.FailedReason = a.revision, failedTurns
-		r.tell(v1alpha1.EventRolledBack, a, r.comparison())
+		r.tell(v1alpha1.EventRolledBack, a, r.compare().String())
 	}
 	if r.inPlace() || !o.served() || o.replicas == 0 || o.revision == a.revision || r.target() != o.revision {
 		return false

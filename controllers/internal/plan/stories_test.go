@@ -115,6 +115,16 @@ func (s *story) turns(slot v1alpha1.SlotName, ended, failed, internal int32) {
 	}
 }
 
+// draining is a story whose blue slot has given way to green a minute ago, and has
+// streams to finish.
+func (s *story) draining() {
+	s.streams(v1alpha1.SlotBlue, 2)
+	s.image("localhost/causeway-proxy:2")
+	s.until(v1alpha1.StepDraining)
+	s.settle(time.Minute)
+	s.log.Reset()
+}
+
 // stories are rollouts as people see them. Their logs are golden: read them.
 var stories = map[string]func(s *story){
 	// T34, B82, B88: every step in order, the epoch rises by one, nothing is cut.
@@ -199,11 +209,7 @@ var stories = map[string]func(s *story){
 	},
 	// T57: the revision that took over fails turns, while those of the one before go well.
 	"T57-worse": func(s *story) {
-		s.streams(v1alpha1.SlotBlue, 2)
-		s.image("localhost/causeway-proxy:2")
-		s.until(v1alpha1.StepDraining)
-		s.settle(time.Minute)
-		s.log.Reset()
+		s.draining()
 		s.tell("most turns of green fail; those that blue finishes do not")
 		s.turns(v1alpha1.SlotBlue, 3, 0, 0)
 		s.turns(v1alpha1.SlotGreen, 30, 25, 0)
@@ -216,11 +222,7 @@ var stories = map[string]func(s *story){
 	},
 	// T57: the upstream fails the turns of both.
 	"T57-upstream-down": func(s *story) {
-		s.streams(v1alpha1.SlotBlue, 2)
-		s.image("localhost/causeway-proxy:2")
-		s.until(v1alpha1.StepDraining)
-		s.settle(time.Minute)
-		s.log.Reset()
+		s.draining()
 		s.tell("most turns of both slots fail")
 		s.turns(v1alpha1.SlotBlue, 5, 4, 0)
 		s.turns(v1alpha1.SlotGreen, 30, 25, 0)

@@ -25,27 +25,37 @@ const (
 // worse says whether the active slot fails turns by a fault of its revision: by what
 // its proxies say is their own, or by what the slot before, which still finishes its
 // streams, does not see. An upstream that fails both, or that nobody can compare,
-// makes no revision worse.
+// makes no revision worse; nor does the trouble of a few proxies, such as those of one
+// node.
 func (r *rollout) worse() bool {
-	now, before := r.compared()
+	c := r.compare()
 	switch {
-	case !now.Failing():
+	case 2*c.failing <= len(r.active.pods):
 		return false
-	case 2*now.Internal >= now.Failed:
+	case 2*c.now.Internal >= c.now.Failed:
 		return true
 	}
-	return before.Ended >= provenTurns && 10*before.Failed <= before.Ended
+	return c.before.Ended >= provenTurns && 10*c.before.Failed <= c.before.Ended
 }
 
-// compared are the turns of the active slot since it took over, and those of the slot
-// before which ended since then, and not before the newest that failed.
-func (r *rollout) compared() (now, before v1alpha1.ReplicaTurns) {
+// comparison is what the reports say of the two slots.
+type comparison struct {
+	failing int // proxies of the active slot that fail turns
+	// now are the turns of those proxies; before, those of the slot before, of about the
+	// same time.
+	now, before v1alpha1.ReplicaTurns
+}
+
+// compare looks at the turns of the active slot since it took over, and at those of the
+// slot before that ended since then, and not before the newest that failed.
+func (r *rollout) compare() (c comparison) {
 	promoted := r.active.marks.PromotedAt
 	var failed time.Time
 	for _, p := range r.active.pods {
-		if t, at, ok := r.recent(p); ok && at.After(promoted) {
-			now = now.Plus(t)
-			if t.Failed > 0 && at.After(failed) {
+		if t, at, ok := r.recent(p); ok && at.After(promoted) && t.Failing() {
+			c.failing++
+			c.now = c.now.Plus(t)
+			if at.After(failed) {
 				failed = at
 			}
 		}
@@ -53,10 +63,10 @@ func (r *rollout) compared() (now, before v1alpha1.ReplicaTurns) {
 	for _, p := range r.other.pods {
 		t, at, ok := r.recent(p)
 		if ok && !at.Add(-turnsWindow).Before(promoted) && !at.Before(failed.Add(-turnsApart)) {
-			before = before.Plus(t)
+			c.before = c.before.Plus(t)
 		}
 	}
-	return now, before
+	return c
 }
 
 // recent are the turns that a proxy reported of late, and when.
@@ -68,9 +78,8 @@ func (r *rollout) recent(p reports.Report) (v1alpha1.ReplicaTurns, time.Time, bo
 	return *p.Replica.Status.Turns, at, r.now.Before(at.Add(turnsFresh))
 }
 
-// comparison words what was found.
-func (r *rollout) comparison() string {
-	now, before := r.compared()
-	return fmt.Sprintf("%d of its %d turns failed in a minute, %d by its own fault; of slot %s %d of %d",
-		now.Failed, now.Ended, now.Internal, r.other.name, before.Failed, before.Ended)
+// String words what was found.
+func (c comparison) String() string {
+	return fmt.Sprintf("%d of %d turns failed in a minute on %d proxies, %d by their own fault; in the slot before %d of %d",
+		c.now.Failed, c.now.Ended, c.failing, c.now.Internal, c.before.Failed, c.before.Ended)
 }

@@ -59,9 +59,10 @@ type setup struct {
 	// headerTime bounds a header; limit and idle are those of the listener. 0 = the
 	// usual ones.
 	headerTime, stallTime, idle time.Duration
-	// idleTime is how long a connection may be without a request; 0 = as ever.
-	idleTime time.Duration
-	limit    int
+	// idleTime is how long a connection may be without a request, socketIdle a WebSocket
+	// without a turn; 0 = as ever.
+	idleTime, socketIdle time.Duration
+	limit                int
 	// refuseAccepts is how often accepting a connection fails at first.
 	refuseAccepts int
 }
@@ -95,6 +96,9 @@ func start(t *testing.T, o setup) *edge {
 	}
 	if o.stallTime > 0 {
 		e.stallTime = o.stallTime
+	}
+	if o.socketIdle > 0 {
+		e.socketIdle = o.socketIdle
 	}
 	e.serve(t, o)
 	return e

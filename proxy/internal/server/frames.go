@@ -70,7 +70,7 @@ func (f *frames) Write(p []byte) (int, error) {
 			f.part(rest)
 			break
 		}
-		if whole := f.whole(rest[:end], rest[end+1:]); whole {
+		if f.whole(rest[:end], rest[end+1:]) {
 			rest = rest[end+2:]
 			continue
 		}
@@ -152,14 +152,13 @@ var errTorn = errors.New("the answer ended in the middle of an event")
 
 // end sends what is left to say: an answer in one piece.
 func (f *frames) end() {
-	torn := f.message != nil || len(f.line) > 0 || f.inData
-	switch {
-	case f.status == 0:
+	if f.status == 0 {
 		return
-	case f.streams() && torn && f.err == nil:
-		f.err = errTorn
-		return
-	case f.streams():
+	}
+	if f.streams() {
+		if torn := f.message != nil || len(f.line) > 0 || f.inData; torn && f.err == nil {
+			f.err = errTorn
+		}
 		return
 	}
 	_ = f.conn.SetWriteDeadline(time.Now().Add(stallTime))

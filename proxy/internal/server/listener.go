@@ -213,18 +213,18 @@ func (c *conn) state(s http.ConnState) {
 	switch s {
 	case http.StateIdle:
 		c.header.Store(0)
-		c.idleSince.Store(time.Now().UnixNano())
+		c.serves(false)
 	case http.StateHijacked:
 		c.upgraded.Store(true)
-		c.turn(true)
+		c.serves(true)
 	case http.StateActive:
-		c.idleSince.Store(busy)
+		c.serves(true)
 	case http.StateNew, http.StateClosed:
 	}
 }
 
-// turn notes whether a connection that was upgraded has a turn.
-func (c *conn) turn(now bool) {
+// serves notes whether a connection has a request, or a turn once it was upgraded.
+func (c *conn) serves(now bool) {
 	if now {
 		c.idleSince.Store(busy)
 	} else {

@@ -127,17 +127,9 @@ func (s *Server) refuseSocket(c *call) {
 	s.refuse(c, failure.New(failure.UpgradeRequired, "WebSocket is not served on this path: send requests over HTTP."))
 }
 
-func (s *Server) platformSocket(c *call) { s.openSocket(c, bridge.RouteV1) }
+func (s *Server) platformSocket(c *call) { s.serveSocket(c, bridge.RouteV1) }
 
-func (s *Server) codexSocket(c *call) { s.openSocket(c, bridge.RouteCodex) }
-
-func (s *Server) openSocket(c *call, family bridge.Route) {
-	if !s.authenticate(c) {
-		s.unauthorized(c)
-		return
-	}
-	s.serveSocket(c, family)
-}
+func (s *Server) codexSocket(c *call) { s.serveSocket(c, bridge.RouteCodex) }
 
 // unauthorized refuses a request without a known key.
 func (s *Server) unauthorized(c *call) {

@@ -83,6 +83,8 @@ type Server struct {
 	headerTime time.Duration
 	// stallTime bounds a client's taking nothing of an answer.
 	stallTime time.Duration
+	// socketIdle bounds a WebSocket's time without a turn.
+	socketIdle time.Duration
 }
 
 // New returns a Server; it starts nothing.
@@ -97,7 +99,7 @@ func New(o Options) (*Server, error) {
 	return &Server{
 		log: o.Logger, runtime: o.Runtime, accounts: o.Accounts, turns: o.Turns, objects: o.Objects, metrics: o.Metrics, leaving: o.Leaving,
 		intake: reader, live: NewLive(), sockets: newSockets(), upstream: &transports{}, uploadIdle: defaultUploadIdle,
-		headerTime: deadline.InboundHeaderTime, stallTime: stallTime,
+		headerTime: deadline.InboundHeaderTime, stallTime: stallTime, socketIdle: defaultSocketIdle,
 	}, nil
 }
 

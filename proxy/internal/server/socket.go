@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// socketIdle is how long a client's WebSocket may be without a turn: as long as
+	// defaultSocketIdle is how long a client's WebSocket may be without a turn: as long as
 	// OpenAI's own endpoint keeps one at all. A client that is gone is noticed earlier.
-	socketIdle = time.Hour
+	defaultSocketIdle = time.Hour
 	// socketQueue is how many messages are held for a client that sends ahead; more
 	// stay in its connection.
 	socketQueue = 1
@@ -76,9 +76,8 @@ type message struct {
 
 // serveSocket upgrades the connection and serves it to its end.
 func (s *Server) serveSocket(c *call, family bridge.Route) {
-	if s.sockets.ended() {
-		s.refuse(c, failure.New(failure.Draining, "This proxy is going away; connect again.", failure.Dispatched(failure.DispatchNone)))
-		s.done(c, telemetry.OutcomeRefused)
+	if !s.authenticate(c) {
+		s.unauthorized(c)
 		return
 	}
 	conn, err := upgrader.Upgrade(c.w, c.r, http.Header{requestIDHeader: {c.id}})
@@ -209,7 +208,7 @@ func (k *socket) hand(ctx context.Context, m message) bool {
 // run serves turns until the client has gone, has been idle for too long, or is to
 // connect anew; that is always between two turns.
 func (k *socket) run(ctx context.Context) {
-	idle := time.NewTimer(socketIdle)
+	idle := time.NewTimer(k.server.socketIdle)
 	defer idle.Stop()
 	goodbye := newGoodbye(k.server.sockets.reason())
 	defer goodbye.stop()
@@ -220,28 +219,32 @@ func (k *socket) run(ctx context.Context) {
 			if !ok || !k.take(ctx, m) {
 				return
 			}
-			idle.Reset(socketIdle)
+			idle.Reset(k.server.socketIdle)
 			goodbye.set(k.server.sockets.reason())
 			goodbye.turn()
 		case <-k.leave:
 			goodbye.set(k.server.sockets.reason())
 		case <-goodbye.due():
-			if k.arriving.Load() || len(k.messages) > 0 {
-				goodbye.later() // what was sent before the goodbye is served
+			if k.expects() {
+				goodbye.later()
 				continue
 			}
 			k.close(k.server.sockets.reason())
 			return
 		case <-idle.C:
-			if k.arriving.Load() || len(k.messages) > 0 {
-				idle.Reset(socketIdle)
+			if k.expects() {
+				idle.Reset(k.server.socketIdle)
 				continue
 			}
-			k.close(leaving{websocket.CloseGoingAway, "no turn for an hour", 0})
+			k.close(leaving{websocket.CloseGoingAway, "this connection has had no turn for long", 0})
 			return
 		}
 	}
 }
+
+// expects says that the client has begun to send what is not served yet: whatever it
+// sent before a goodbye is.
+func (k *socket) expects() bool { return k.arriving.Load() || len(k.messages) > 0 }
 
 // close says why and ends the connection.
 func (k *socket) close(l leaving) {
@@ -257,7 +260,7 @@ func (k *socket) close(l leaving) {
 // busy tells the listener whether it may close the connection to make room.
 func (k *socket) busy(now bool) {
 	if c, ok := k.conn.NetConn().(*conn); ok {
-		c.turn(now)
+		c.serves(now)
 	}
 }
 

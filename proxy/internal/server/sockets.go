@@ -108,13 +108,6 @@ func (s *sockets) cut() {
 	}
 }
 
-// ended says whether there are to be no more.
-func (s *sockets) ended() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
 // goodbye is when one of them ends because of a reason to leave.
 type goodbye struct {
 	why leaving

@@ -47,7 +47,7 @@ type Turn struct {
 	Keyed      bool
 	BodyDigest string
 	// Stay says that the turn is served here even if another replica owns its key:
-	// it came from there, or could not be sent there.
+	// it came from there, could not be sent there, or its key is a connection of here.
 	Stay bool
 	// Lane is the kind of traffic that the turn is.
 	Lane bulkhead.Lane

@@ -138,13 +138,13 @@ func (m *Metrics) ConfigReloaded(r Result) { m.reloads.WithLabelValues(r.String(
 // ReportWritten counts a write of the pod's report: ResultOK or ResultError.
 func (m *Metrics) ReportWritten(r Result) { m.reports.WithLabelValues(r.String()).Inc() }
 
-// Sessions counts sessions by state.
-type Sessions struct{ Active, Draining, Quarantined int }
-
 // WatchSockets shows how many WebSockets of clients are open.
 func (m *Metrics) WatchSockets(read func() int) {
 	m.watch("websockets_open", "WebSockets of clients that are open.", read)
 }
+
+// Sessions counts sessions by state.
+type Sessions struct{ Active, Draining, Quarantined int }
 
 // WatchSessions shows what read returns at each scrape. Call it once.
 func (m *Metrics) WatchSessions(read func() Sessions) {
